@@ -111,8 +111,10 @@ impl Body {
                 return after;
             }
         }
-        self.text.push('{');
-        &rest[1..]
+        let after = &rest[1..];
+        // What an argument is written as begins with braces of its own.
+        self.text.push_str(if after.starts_with('$') { "{{ \"{\" }}" } else { "{" });
+        after
     }
 
     fn dollar<'l>(&mut self, rest: &'l str, number: usize, remarks: &mut Remarks) -> &'l str {

@@ -222,6 +222,13 @@ fn a_recipe_of_the_desktop_program_and_one_in_json_are_read() {
 }
 
 #[test]
+fn an_argument_in_braces_stays_in_them() {
+    let shown = shown("Use {$1} and {$ARGUMENTS}.\n", ".claude/commands/braces.md");
+    let text = r#"Use {{ "{" }}{{ inputs.argument_1 }}} and {{ "{" }}{{ inputs.arguments }}}."#;
+    assert!(shown.contains(text), "{shown}");
+}
+
+#[test]
 fn a_command_becomes_a_prompt() {
     let text = "---\ndescription: Fix an issue\nallowed-tools: Bash(git add:*), Read\nargument-hint: [number] [priority]\nmodel: opus\n---\n\nFix issue $1 with $ARGUMENTS[1] now: $ARGUMENTS.\n\nState: !`git status`\nSee @src/lib.rs and mail me@example.com; it costs $100, or $1.50.\nA template {{ stays }} and {% so %} {# does #} this {brace}.\n";
     insta::assert_snapshot!(shown(text, ".claude/commands/fix-issue.md"), @r#"
