@@ -55,7 +55,7 @@ fn judge(text: &str) -> Verdict {
             },
             b'/' => match last {
                 Last::Value => last = Last::Operator,
-                Last::Name(name) if !is_keyword(name) => last = Last::Operator,
+                Last::Name(name) if !is_keyword(name) && name != "length" => last = Last::Operator,
                 Last::Operator => match pattern_end(&text[at..], '/') {
                     Some(length) => {
                         at += length;
@@ -63,6 +63,7 @@ fn judge(text: &str) -> Verdict {
                     }
                     None => return Verdict::MayRun,
                 },
+                // Behind a bare `length` a pattern begins for some, and for others a slash divides.
                 Last::Closed | Last::Name(_) => return Verdict::MayRun,
             },
             // Behind `x++` a slash divides for some, and begins a pattern for others.
