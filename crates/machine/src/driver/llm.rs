@@ -508,7 +508,12 @@ impl Llm {
     }
 
     fn on_result(&mut self, action: &Action, result: &ToolResult) {
-        let asked = self.memory.asked.iter().position(|call| call.id == action.tool_use);
+        let is_meant = |call: &Call| match action.tool_use.as_str() {
+            // A call that was under way when an earlier drivetrain saved it does not say which it is.
+            "" => action.tool == tool::meant(&self.tools, &call.name) && action.input == call.input,
+            id => call.id == id,
+        };
+        let asked = self.memory.asked.iter().position(is_meant);
         let Some(asked) = asked else {
             let look = self.first.get(self.memory.looked).filter(|look| look.is(action));
             if let Some(told) = look.map(|look| opening::told(look, result)) {
