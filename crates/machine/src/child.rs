@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::driver::Note;
 use crate::event::EventKind;
 use crate::id::{EffectId, TaskId};
 use crate::policy::budget::{Budget, Purchase, Spend};
@@ -69,6 +70,9 @@ pub struct Child {
     /// Its parent may spend more since it began, and so may it when it goes on. Only for those that steps begin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raised: bool,
+    /// What people said to its parent while nobody drove it: it is told when it goes on. Only for those that steps begin.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<Note>,
 }
 
 fn is_zero(count: &u32) -> bool {
@@ -140,6 +144,7 @@ impl Child {
             taken_up: 0,
             given_up: false,
             raised: false,
+            untold: Vec::new(),
         }
     }
 }

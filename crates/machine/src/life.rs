@@ -205,8 +205,9 @@ impl Step<'_> {
         if self.is_finished() {
             return self.reject(self.ended());
         }
-        if self.hand_on(|| Command::Interrupt { note: note.clone() }) {
-            return self.tell_passed_on(Note { kind: NoteKind::Interrupt, text: note });
+        let note = Note { kind: NoteKind::Interrupt, text: note };
+        if self.pass_on_note(&note) {
+            return;
         }
         self.stop(|pending| {
             !matches!(
@@ -234,23 +235,24 @@ impl Step<'_> {
             | Phase::Acting
             | Phase::Finished { .. } => {}
         }
-        self.queue_note(Note { kind: NoteKind::Interrupt, text: note });
+        self.queue_note(note);
     }
 
     pub(crate) fn on_steer(&mut self, text: String) {
         if self.is_finished() {
             return self.reject(self.ended());
         }
-        if self.hand_on(|| Command::Steer { text: text.clone() }) {
-            return self.tell_passed_on(Note { kind: NoteKind::Steer, text });
+        let note = Note { kind: NoteKind::Steer, text };
+        if self.pass_on_note(&note) {
+            return;
         }
         // A worker can think again about what it has not begun; a step the operator wrote stands.
         self.end_calls(Status::Skipped, "the operator steered before it began", |call| {
             matches!(call.status, CallStatus::Queued { repeated: false, .. })
                 && call.action.author == crate::policy::permission::Author::Worker
         });
-        if !self.steer_agent(&text) {
-            self.queue_note(Note { kind: NoteKind::Steer, text });
+        if !self.steer_agent(&note.text) {
+            self.queue_note(note);
         }
     }
 

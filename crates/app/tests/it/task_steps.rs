@@ -285,6 +285,24 @@ fn whoever_cancels_the_task_cancels_its_child_driven_or_not() {
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
 }
 
+#[test]
+fn what_is_said_to_the_task_while_it_rests_its_child_hears_when_it_goes_on() {
+    let order =
+        "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\" }] }";
+    let place = place(&steps(order, ""));
+    let ran = place.run(&["run", "task.toml"]);
+    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    place.ok(&["steer", &parent, "mind the gap"]);
+    place.ok(&["answer", &child, "q1", "b"]);
+    assert_eq!(place.run(&["resume", &parent]).code, 0);
+    let heard = |event: &Value| {
+        event["type"] == "note_delivered" && event["note"]["text"] == "mind the gap"
+    };
+    assert!(place.events(&child).iter().any(heard), "{:?}", place.events(&child));
+}
+
 /// A task that works for its parent when both are killed, and a parent that was cancelled by somebody who died before
 /// the child was told; the ids of both.
 fn left_behind(place: &TestEnvironment) -> (String, String) {

@@ -102,6 +102,9 @@ impl Step<'_> {
             to.get(..10).unwrap_or(&to)
         );
         self.event(|| EventKind::RolledBack { to, undo: undo.name });
-        self.state.data.notes.push_back(Note { kind: NoteKind::Steer, text });
+        let note = Note { kind: NoteKind::Steer, text };
+        // The task of a step works in the same files, and goes on with what it remembers of them.
+        self.note_for_children(&note);
+        self.state.data.notes.push_back(note);
     }
 }

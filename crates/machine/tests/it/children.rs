@@ -14,6 +14,7 @@ use machine::state::Pending;
 use machine::task::{DriverSpec, Outcome, TaskSpec, Workspace, WorkspaceKind};
 use machine::time::Span;
 use machine::tool::{Status, ToolResult};
+use machine::verdict::Checkpoint;
 use serde_json::json;
 
 use crate::rig::{Rig, read, spec};
@@ -350,6 +351,43 @@ fn a_child_that_used_up_all_there_was_goes_on_with_its_parent_once_there_is_more
     assert_eq!(told, [Command::Allot(tokens(200))], "which changes nothing");
     rig.left(240, Some(Outcome::BudgetExhausted));
     assert!(rig.told().contains("task_finished failed"), "{}", rig.told());
+}
+
+#[test]
+fn what_people_say_to_a_task_at_rest_its_child_is_told_when_it_goes_on() {
+    let mut rig = with_a_task(Budget::default(), json!({}));
+    let (_, child, _) = rig.driven();
+    rig.left(10, None);
+    rig.command(Command::Detach { reason: String::new() });
+    rig.command(Command::Steer { text: "mind the gap".to_owned() });
+    rig.command(Command::Interrupt { note: "look at b".to_owned() });
+    assert_eq!(rig.told(), "[] note_queued");
+    let told = |rig: &Rig| -> Vec<Command> {
+        let effects = rig.last.effects.iter();
+        let driven = effects.skip_while(|effect| !matches!(effect, Effect::DriveChild { .. }));
+        let told = driven.filter_map(|effect| match effect {
+            Effect::TellChild { child: to, command, .. } if *to == child => {
+                Some(Command::clone(command))
+            }
+            _ => None,
+        });
+        told.collect()
+    };
+    rig.attach(false);
+    let steer = Command::Steer { text: "mind the gap".to_owned() };
+    assert_eq!(told(&rig), [steer, Command::Interrupt { note: "look at b".to_owned() }]);
+    assert!(rig.told().contains("note_delivered mind the gap"), "{}", rig.told());
+    rig.command(Command::Detach { reason: String::new() }).attach(false);
+    assert_eq!(told(&rig), [], "once");
+    // It goes on in the files that were put back.
+    rig.command(Command::RollBack { to: "an earlier state".to_owned() });
+    let undo = Checkpoint { name: "undo".to_owned(), tree: "tree".to_owned() };
+    rig.input(Signal::Restored(rig.effect("restore"), Ok(undo)).into());
+    let told = told(&rig);
+    assert!(
+        matches!(&told[..], [Command::Steer { text }] if text.contains("were put back")),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -82,15 +82,17 @@ impl<P: Perform> Supervisor<P> {
             }
             command if is_here => self.backlog.push(delivery(&child, command.into())),
             Command::Cancel { .. } => self.errands.push((child, command)),
-            Command::Allot(_) => self.allot(&child, command),
-            // Whoever rests has nothing to be stopped, held or told.
+            Command::Allot(_) | Command::Steer { .. } | Command::Interrupt { .. } => {
+                self.tell_at_rest(&child, command);
+            }
+            // Whoever rests has nothing to be stopped or held.
             _ => {}
         }
     }
 
-    /// Tells a child at rest that it may spend more, before it is taken up. One that cannot be told now is told the next
-    /// time that its parent goes on with it.
-    fn allot(&mut self, child: &TaskId, command: Command) {
+    /// Tells a child at rest that it may spend more, before it is taken up, or what was said to its parent. One that cannot be told
+    /// now that it may is told the next time that its parent goes on with it.
+    fn tell_at_rest(&mut self, child: &TaskId, command: Command) {
         let Ok(row) = self.journal.task(child.as_str()) else { return };
         let is_ours = row.owner == self.journal.owner();
         if is_ours || self.perform.driver(child, row.owner).is_none() {
