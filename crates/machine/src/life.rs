@@ -290,6 +290,14 @@ impl Step<'_> {
             Phase::Finished { .. } => return self.reject(self.ended()),
             _ => {}
         }
+        // What it spends is spent of what the task around it has.
+        if let Some(around) = self.state.data.begun_by()
+            && (raise.max_usd.is_some() || raise.max_tokens.is_some())
+        {
+            return self.reject(format!(
+                "task {around}, whose step began it, says what it may spend: raise that one"
+            ));
+        }
         if let Err(reason) = self.state.data.budget.raise(raise) {
             return self.reject(reason);
         }

@@ -282,6 +282,27 @@ fn the_task_of_a_step_that_has_ended_does_not_go_on_in_files_that_are_anothers_b
     }
 }
 
+#[test]
+fn what_the_task_of_a_step_may_spend_is_raised_at_the_task_around_it() {
+    let within = Workspace {
+        kind: WorkspaceKind::InPlace,
+        path: Some("/project".to_owned()),
+        branch: None,
+        base: None,
+    };
+    let parent = Some(TaskId("around".to_owned()));
+    let mut task = spec(json!({ "turns": [[read("a")]] }));
+    task.dispatch = Some(Dispatch { parent, depth: 1, key: None, within: Some(within) });
+    let mut rig = Rig::new();
+    rig.command(Command::Start(Box::new(task))).attach(false);
+    for more in [tokens(50), Budget { max_usd: Some(1.0), ..Budget::default() }] {
+        rig.command(Command::Raise(more));
+        assert!(rig.refusal().contains("task around, whose step began it"), "{}", rig.refusal());
+    }
+    let turns = Budget { max_turns: Some(5), ..Budget::default() };
+    assert_eq!(rig.command(Command::Raise(turns)).refusal(), "", "these are its own");
+}
+
 /// A task whose one step has a task of its own done.
 fn with_a_task(budget: Budget, wish: serde_json::Value) -> Rig {
     let part = json!({ "goal": "a part", "driver": "scripted", "budget": wish });
