@@ -323,6 +323,8 @@ impl<P: Perform> Supervisor<P> {
             Some((Loss::Folder, found)) => inputs.push(Signal::FolderGone(found).into()),
             None => {}
         }
+        let unreported = self.hosts.get(id).map(|host| self.unreported(host.state.data()));
+        inputs.extend(unreported.unwrap_or_default().into_iter().map(Input::from));
         inputs.push(Command::Attach { owner: self.journal.owner(), attended }.into());
         self.backlog.extend(inputs.into_iter().map(|input| delivery(id, input)));
         Ok(())

@@ -286,6 +286,29 @@ fn whoever_cancels_the_task_cancels_its_child_driven_or_not() {
 }
 
 #[test]
+fn what_a_child_spent_is_charged_though_both_were_killed_and_nobody_goes_on_with_it() {
+    let order = format!(
+        "goal = \"one line\"\nmodel = \"script/replies.toml\"\nchecks = [{}]",
+        Value::from(HOLD)
+    );
+    for leave in [&["cancel"][..], &["hand-over", "--driver", "user"]] {
+        let place = place(&steps(&order, ""));
+        let running = place.start(&["run", "task.toml"]);
+        place.until_file("waits");
+        running.signal("KILL");
+        running.wait();
+        place.until_quiet();
+        let parent = parent(&place);
+        assert_eq!(place.show(&parent)["spend"]["tokens"], 0, "nobody has told it");
+        place.ok(&[&leave[..1], &[parent.as_str()], &leave[1..]].concat());
+        let child = id(&children(&place, &parent)[0]);
+        let shown = place.show(&parent);
+        assert_eq!(shown["spend"]["tokens"], 245, "{leave:?}");
+        assert_eq!(shown["children"][&child]["ended"], "cancelled", "{leave:?}");
+    }
+}
+
+#[test]
 fn what_is_said_to_the_task_while_it_rests_its_child_hears_when_it_goes_on() {
     let order =
         "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\" }] }";

@@ -2,10 +2,11 @@
 //! leave. What follows from any of that is decided in the machine.
 
 use journal::JournalError;
+use machine::child::ChildReport;
 use machine::child::step::ChildEnd;
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, Signal};
-use machine::state::Standing;
+use machine::state::{Data, Standing};
 use machine::task::TaskSpec;
 
 use super::{Supervisor, SupervisorError, delivery};
@@ -131,17 +132,72 @@ impl<P: Perform> Supervisor<P> {
         }
         for (child, command) in std::mem::take(&mut self.errands) {
             // One that has ended, or has never begun, has nothing to be told.
-            if !self.journal.task(child.as_str()).is_ok_and(|row| row.open) {
-                continue;
+            if self.journal.task(child.as_str()).is_ok_and(|row| row.open) {
+                match self.command_at_rest(&child, command) {
+                    // Its list entry may be late: it may have ended all the same.
+                    Ok(()) | Err(SupervisorError::Refused(_)) => {}
+                    // Whoever takes it up looks whether it is still wanted.
+                    Err(SupervisorError::Journal(JournalError::Fenced { .. })) => continue,
+                    Err(error) => return Err(error),
+                }
             }
-            match self.command_at_rest(&child, command) {
-                // Its list entry may be late: it may have ended all the same.
-                Ok(()) | Err(SupervisorError::Refused(_)) => {}
-                // Whoever takes it up looks whether it is still wanted.
-                Err(SupervisorError::Journal(JournalError::Fenced { .. })) => {}
-                Err(error) => return Err(error),
-            }
+            self.report_end(&child)?;
         }
         Ok(())
+    }
+
+    /// Tells the task whose step began this one what it has spent, once it has ended and nobody waits for it: otherwise that
+    /// would be charged to nobody.
+    fn report_end(&mut self, child: &TaskId) -> Result<(), SupervisorError> {
+        let Some((parent, report)) = self.what_was_spent(child) else { return Ok(()) };
+        if report.ended.is_none() {
+            return Ok(());
+        }
+        let report = Command::ChildReport(report);
+        if self.hosts.get(&parent).is_some() {
+            self.backlog.push(delivery(&parent, report.into()));
+            return Ok(());
+        }
+        let Ok(row) = self.journal.task(parent.as_str()) else { return Ok(()) };
+        let is_ours = row.owner == self.journal.owner();
+        if !is_ours && self.perform.driver(&parent, row.owner).is_some() {
+            return Ok(());
+        }
+        match self.command_at_rest_from(&parent, row.owner, report) {
+            // Whoever takes the parent up looks what its children have spent.
+            Ok(()) | Err(SupervisorError::Refused(_)) => Ok(()),
+            Err(SupervisorError::Journal(JournalError::Fenced { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the children that steps of a task began have spent beyond what it knows, for whoever takes it up. The one that it waits
+    /// for is taken up with it, and reports itself.
+    pub(super) fn unreported(&self, parent: &Data) -> Vec<Command> {
+        let awaited = parent.awaited_child().map(|(id, _)| id);
+        let open = parent.children.iter().filter(|(_, child)| child.step.is_some());
+        let open =
+            open.filter(|(id, child)| child.ended.is_none() && Some(*id) != awaited.as_ref());
+        let reports = open.filter_map(|(id, child)| {
+            let (_, report) = self.what_was_spent(id)?;
+            let is_news = report.ended.is_some() || report.charge != child.charged;
+            is_news.then_some(Command::ChildReport(report))
+        });
+        reports.collect()
+    }
+
+    /// What a task that a step began has spent so far and how it has ended, with the task around it. Nothing of one that cannot be
+    /// read: it may never have begun.
+    fn what_was_spent(&self, child: &TaskId) -> Option<(TaskId, ChildReport)> {
+        // One that is driven here says so itself when it leaves.
+        if self.hosts.get(child).is_some() {
+            return None;
+        }
+        let loaded = self.journal.load(child.as_str()).ok()?;
+        let registry = std::sync::Arc::clone(&self.registry);
+        let state = crate::host::Host::fold(child, &loaded, registry, true, drop).ok()?.state;
+        let (child, charge) = (child.clone(), state.charge());
+        let report = ChildReport { child, charge, ended: state.reported_end(), never_began: false };
+        Some((state.begun_by()?.clone(), report))
     }
 }
