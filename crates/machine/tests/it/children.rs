@@ -293,6 +293,7 @@ fn what_the_task_of_a_step_may_spend_is_raised_at_the_task_around_it() {
     let parent = Some(TaskId("around".to_owned()));
     let mut task = spec(json!({ "turns": [[read("a")]] }));
     task.dispatch = Some(Dispatch { parent, depth: 1, key: None, within: Some(within) });
+    task.budget.max_turns = Some(2);
     let mut rig = Rig::new();
     rig.command(Command::Start(Box::new(task))).attach(false);
     for more in [tokens(50), Budget { max_usd: Some(1.0), ..Budget::default() }] {

@@ -89,7 +89,7 @@ fn what_a_limit_held_back_outlives_a_failure_that_only_goes_on() {
         Effect::RunTool { call, .. } => call.input["path"].as_str(),
         _ => None,
     });
-    assert_eq!(started.collect::<Vec<_>>(), ["b"], "{}", rig.told());
+    assert_eq!(started.collect::<Vec<_>>(), ["b", "d"], "{}", rig.told());
 }
 
 #[test]

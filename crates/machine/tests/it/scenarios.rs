@@ -476,7 +476,7 @@ fn failed() -> ToolResult {
 }
 
 #[test]
-fn a_retry_is_made_when_its_pause_is_over_whatever_else_reads() {
+fn a_retry_is_made_when_its_pause_is_over_whatever_else_runs() {
     let again = json!({ "on_error": "retry", "max_retries": 5, "backoff": "1s" });
     let branches = json!({
         "a": [reads("serve", json!({}))],
@@ -499,7 +499,7 @@ fn a_retry_is_made_when_its_pause_is_over_whatever_else_reads() {
 }
 
 #[test]
-fn a_pause_of_one_racer_ends_while_another_one_reads() {
+fn a_pause_of_one_racer_ends_while_another_one_runs() {
     let worker = |step: Value| json!({ "driver": "workflow", "config": { "steps": [step] } });
     let again = json!({ "driver": worker(reads("b", json!({}))), "limit": 3, "backoff": "1s" });
     let racers = json!([worker(reads("a", json!({}))), { "driver": "retry", "config": again }]);
