@@ -206,11 +206,11 @@ impl People {
             }
             // The child itself is asked.
             Ask::Child { .. } => Command::FollowUp { text: self.text() },
-            Ask::Decision { prompt } if prompt.contains("(yes / no)") => {
-                Command::tell((*random.pick(&["yes", "no", "perhaps"])))
+            Ask::Decision { prompt, .. } if prompt.contains("(yes / no)") => {
+                Command::tell(*random.pick(&["yes", "no", "perhaps"]))
             }
-            Ask::Decision { prompt } if prompt.contains("(left / right)") => {
-                Command::tell((*random.pick(&["left", "right", "up"])))
+            Ask::Decision { prompt, .. } if prompt.contains("(left / right)") => {
+                Command::tell(*random.pick(&["left", "right", "up"]))
             }
             Ask::Decision { .. } => {
                 let line = *random.pick(&["done", "done", "shell make", "read notes", "what?"]);
