@@ -302,8 +302,10 @@ fn in_a_pipe_a_message_in_place_of_a_yes_lets_no_other_call_begin() {
          [[reply]]\ntext = \"I stop.\"\nrepeat = true\n",
         calls.join(", ")
     ));
-    let rule = "[[rule]]\ntool = \"shell\"\ncommand = \"touch released\"\ndecide = \"allow\"\n";
-    place.write(".drivetrain/policy.toml", rule);
+    let rules = [("touch asked", "ask"), ("touch released", "allow")].map(|(command, decide)| {
+        format!("[[rule]]\ntool = \"shell\"\ncommand = \"{command}\"\ndecide = \"{decide}\"\n")
+    });
+    place.write(".drivetrain/policy.toml", &rules.concat());
     place.trust();
     let ran = place.run_with(&chat(&[]), "go\nNo! Stop. Release nothing.\n");
     assert!(ran.out.contains("says: I stop."), "{}{}", ran.out, ran.err);
