@@ -60,6 +60,8 @@ impl Step<'_> {
             if is_raised {
                 self.tell_child(child.clone(), Command::Allot(budget));
             }
+            // Before it goes on: it may have no second move.
+            self.tell_untold(&child);
         } else {
             let made =
                 Child { step: Some(order.step.clone()), ..Child::new(order.goal.clone(), budget) };
@@ -72,9 +74,8 @@ impl Step<'_> {
         self.state.data.turn_kept = false;
         let id = self.expect(Pending::Child);
         let spec = Box::new(spec);
-        self.output.effects.push(Effect::DriveChild { id, child: child.clone(), spec, attended });
+        self.output.effects.push(Effect::DriveChild { id, child, spec, attended });
         self.state.data.phase = Phase::Consulting { request: Consultation::Task(Box::new(order)) };
-        self.tell_untold(child);
     }
 
     /// A process has left the child.
@@ -192,8 +193,8 @@ impl Step<'_> {
         open.for_each(|child| child.untold.push(note.clone()));
     }
 
-    fn tell_untold(&mut self, child: TaskId) {
-        let known = self.state.data.children.get_mut(&child);
+    fn tell_untold(&mut self, child: &TaskId) {
+        let known = self.state.data.children.get_mut(child);
         let untold = known.map(|known| std::mem::take(&mut known.untold)).unwrap_or_default();
         for note in untold {
             self.tell_child(child.clone(), told(&note));

@@ -386,8 +386,8 @@ fn what_people_say_to_a_task_at_rest_its_child_is_told_when_it_goes_on() {
     assert_eq!(rig.told(), "[] note_queued");
     let told = |rig: &Rig| -> Vec<Command> {
         let effects = rig.last.effects.iter();
-        let driven = effects.skip_while(|effect| !matches!(effect, Effect::DriveChild { .. }));
-        let told = driven.filter_map(|effect| match effect {
+        let before = effects.take_while(|effect| !matches!(effect, Effect::DriveChild { .. }));
+        let told = before.filter_map(|effect| match effect {
             Effect::TellChild { child: to, command, .. } if *to == child => {
                 Some(Command::clone(command))
             }

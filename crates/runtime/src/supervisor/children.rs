@@ -83,9 +83,10 @@ impl<P: Perform> Supervisor<P> {
             }
             command if is_here => self.backlog.push(delivery(&child, command.into())),
             Command::Cancel { .. } => self.errands.push((child, command)),
-            Command::Allot(_) | Command::Steer { .. } | Command::Interrupt { .. } => {
-                self.tell_at_rest(&child, command);
-            }
+            Command::Allot(_)
+            | Command::Steer { .. }
+            | Command::Interrupt { .. }
+            | Command::FollowUp { .. } => self.tell_at_rest(&child, command),
             // Whoever rests has nothing to be stopped or held.
             _ => {}
         }
