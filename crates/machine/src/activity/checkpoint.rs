@@ -70,6 +70,8 @@ impl Step<'_> {
         if wanted && self.is_kept() && !self.is_unchanged() {
             let turn = data.spend.turns;
             self.state.data.turn_kept = false;
+            // Whatever it had to wait for is over; it waits for this now.
+            self.state.data.retry_at = None;
             return self.keep(format!("before turn {turn}"), Worker::Stays);
         }
         self.note_change();

@@ -116,6 +116,35 @@ fn an_agent_that_waited_for_a_checkpoint_is_not_asked_while_the_task_is_held() {
 }
 
 #[test]
+fn an_agent_that_is_asked_again_after_a_pause_waits_for_one_checkpoint_and_is_asked_once() {
+    let mut task = worker(json!([]));
+    let program = json!({ "name": "x", "protocol": "claude", "command": ["x"], "operator": "k" });
+    task.driver = DriverSpec::new("agent", json!({ "program": program }));
+    let mut rig = opened(task);
+    let turn = rig.effect("agent");
+    let end =
+        AgentEnd::Model { kind: "overloaded".to_owned(), status: None, again: true, after: None };
+    let ended = AgentTurn {
+        end,
+        text: String::new(),
+        ordered: true,
+        refused: 0,
+        background: 0,
+        queued: 0,
+    };
+    rig.input(Signal::AgentEnded(turn, Ok(ended)).into());
+    let timer = rig.effect("set_timer");
+    rig.now += 60_000;
+    rig.input(Signal::TimerFired(timer).into());
+    rig.effect("checkpoint");
+    rig.command(Command::Steer { text: "mind the gap".to_owned() });
+    assert!(rig.last.effects.is_empty(), "{}", rig.told());
+    kept(&mut rig);
+    rig.effect("agent");
+    assert_eq!(rig.last.effects.len(), 1, "{}", rig.told());
+}
+
+#[test]
 fn the_files_do_not_go_back_by_themselves_while_the_task_is_held() {
     let mut task = worker(json!([[shell("a")]]));
     task.recovery.ladders.insert(CauseKind::VerdictFailed, ladder(&["rollback"]));
