@@ -278,7 +278,7 @@ fn a_paused_task_and_one_that_a_person_drives_say_how_to_go_on() {
 
     next
       drivetrain answer k3v9 q1 'shell ls'  decide the next move (or: help, done)
-      drivetrain resume k3v9             then go on: no process drives it
+      drivetrain resume k3v9                then go on: no process drives it
     ");
 }
 
