@@ -124,14 +124,8 @@ fn an_agent_that_is_asked_again_after_a_pause_waits_for_one_checkpoint_and_is_as
     let turn = rig.effect("agent");
     let end =
         AgentEnd::Model { kind: "overloaded".to_owned(), status: None, again: true, after: None };
-    let ended = AgentTurn {
-        end,
-        text: String::new(),
-        ordered: true,
-        refused: 0,
-        background: 0,
-        queued: 0,
-    };
+    let ended =
+        AgentTurn { end, text: String::new(), ordered: true, refused: 0, background: 0, queued: 0 };
     rig.input(Signal::AgentEnded(turn, Ok(ended)).into());
     let timer = rig.effect("set_timer");
     rig.now += 60_000;
