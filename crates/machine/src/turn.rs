@@ -26,10 +26,6 @@ impl Step<'_> {
         let began = self.state.data.spend.turns;
         let (mut decisions, mut turns) = (0, began);
         while self.may_move() {
-            self.renew();
-            if self.state.data.to_renew {
-                return;
-            }
             // A turn that was paid for is something that happened.
             let now = self.state.data.spend.turns;
             if now != turns {
@@ -46,6 +42,10 @@ impl Step<'_> {
                 if !reached.is_empty() {
                     return self.exhaust(reached);
                 }
+            }
+            self.renew();
+            if self.state.data.to_renew {
+                return;
             }
             self.go_on_after_children();
             if self.has_left_over() {

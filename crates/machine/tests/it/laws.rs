@@ -894,7 +894,7 @@ fn check_laws(opening: &[Input], seeds: &[Seed], input: impl Fn(&State, Seed) ->
         let is_asked = live.data().going_back.is_some();
         if was_held && is_held(&live) && !is_asked {
             let begun: Vec<&Effect> = output.effects.iter().filter(|e| works(e)).collect();
-            assert_eq!(begun, Vec::<&Effect>::new(), "it begins something though it is held");
+            assert_eq!(begun, Vec::<&Effect>::new(), "held, it begins something at {input:?}");
         }
         if seeds.get(index.saturating_sub(count)).is_none_or(|seed| seed.1.is_multiple_of(3)) {
             reloaded = reload(&reloaded);
