@@ -184,8 +184,7 @@ impl Step<'_> {
         // What was put back could not be made ready, and what was under way has not begun again.
         let data = &mut self.state.data;
         data.to_renew |= data.unready && data.attachment.is_some();
-        self.renew();
-        if !self.state.data.to_renew {
+        if !data.unready {
             self.renew_deadline();
         }
     }
