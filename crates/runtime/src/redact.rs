@@ -111,9 +111,31 @@ pub(crate) fn bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// What is left of bytes whose end was cut off without what remains of a secret there, which nobody would know any more.
+pub(crate) fn until_cut(bytes: &[u8]) -> &[u8] {
+    match known().as_ref() {
+        Some(redactor) => &bytes[..redactor.known_until(bytes)],
+        None => bytes,
+    }
+}
+
+/// The same for bytes whose beginning was cut off.
+pub(crate) fn from_cut(bytes: &[u8]) -> &[u8] {
+    match known().as_ref() {
+        Some(redactor) => &bytes[redactor.known_from(bytes)..],
+        None => bytes,
+    }
+}
+
 /// A text without secrets.
 pub fn text(text: &str) -> String {
     known().as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text(text).into_owned())
+}
+
+/// A text without secrets, whatever became of their letters on the way.
+pub(crate) fn in_any_case(text: &str) -> String {
+    let known = known();
+    known.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.text_in_any_case(text))
 }
 
 /// The same for the message of a panic, which may come while a secret is being learnt: nothing is waited for, and where it

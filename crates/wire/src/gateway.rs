@@ -125,7 +125,6 @@ impl Api {
 /// what is not known here does not pass. Where two providers have the same path, the one counts whose key there is.
 pub fn wish(method: &str, path: &str, keys: &[Api]) -> Option<(Api, Wish)> {
     let path = path.split('?').next().unwrap_or_default();
-    let google = |rest: &str| rest.rsplit_once(':').map(|(_, verb)| verb.to_owned());
     Some(match (method, path) {
         ("POST", "/v1/messages") => (Api::Anthropic, Wish::Ask(Speaks::AnthropicMessages)),
         ("POST", "/v1/messages/count_tokens") => (Api::Anthropic, Wish::Free),
@@ -139,7 +138,11 @@ pub fn wish(method: &str, path: &str, keys: &[Api]) -> Option<(Api, Wish)> {
         ("HEAD" | "GET", "/" | "/api/hello") => (Api::Anthropic, Wish::Free),
         ("POST", path) => {
             let rest = path.strip_prefix("/v1beta/models/").or(path.strip_prefix("/v1/models/"))?;
-            match google(rest)?.as_str() {
+            let (name, verb) = rest.rsplit_once(':')?;
+            if !is_plain(name) {
+                return None;
+            }
+            match verb {
                 "generateContent" | "streamGenerateContent" => {
                     (Api::Google, Wish::Ask(Speaks::GoogleGenerate))
                 }
@@ -151,6 +154,12 @@ pub fn wish(method: &str, path: &str, keys: &[Api]) -> Option<(Api, Wish)> {
     })
 }
 
+/// Whether a part of a path is what it looks like to everybody: no way up, nothing written in another way.
+fn is_plain(name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_letter)
+}
+
 /// A path without what stands for a key in its query.
 pub fn without_key(path: &str) -> String {
     let Some((path, query)) = path.split_once('?') else { return path.to_owned() };
@@ -158,11 +167,12 @@ pub fn without_key(path: &str) -> String {
     if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
 }
 
-/// The model that a request asks, as it names it; empty if it does not say.
+/// The model that a request asks, as it names it; empty if it does not say, or says several.
 pub fn model(speaks: Speaks, path: &str, body: &[u8]) -> String {
     if speaks == Speaks::GoogleGenerate {
+        let path = path.split('?').next().unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
-        return name.split([':', '?']).next().unwrap_or_default().to_owned();
+        return name.split(':').next().unwrap_or_default().to_owned();
     }
     named::model(body)
 }

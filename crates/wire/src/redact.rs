@@ -1,7 +1,9 @@
 //! Finds known secrets in text, whatever common clothes they wear, and puts their names in their place.
 //!
 //! A secret is known by its value: as it is, as it stands inside JSON or a URL, in hex, and in base64 at each of the three
-//! places where it can begin. What is too short to be told from ordinary words is no secret.
+//! places where it can begin; one of several lines also by each of them. What is too short to be told from ordinary words is
+//! no secret. Where a text ends, or what is quoted in it, so much of a secret's beginning that it tells the rest is covered
+//! too: it was cut by somebody who did not know what it was.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,6 +15,12 @@ pub const MIN_SECRET: usize = 8;
 
 /// The shortest piece of an encoded value that is taken for it.
 const MIN_PIECE: usize = 10;
+
+/// The shortest line of a value that is a secret by itself.
+const MIN_LINE: usize = 16;
+
+/// So many bytes of the beginning of a long value are covered where it was cut.
+const MUCH: usize = 16;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const FOR_URLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -62,18 +70,39 @@ impl Redactor {
 
     /// The text with the name of each secret in its place.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.text_until(text, text.len())
+    }
+
+    /// The same up to a place that no secret crosses.
+    fn text_until<'a>(&self, text: &'a str, until: usize) -> Cow<'a, str> {
         let (mut shown, mut from) = (String::new(), 0);
         // A secret is text: it begins and ends between two letters.
-        while let Some((place, cover)) = self.find(text.as_bytes(), from) {
+        while let Some((place, cover)) = self.find(text.as_bytes(), from)
+            && place.start < until
+        {
             shown.push_str(&text[from..place.start]);
             shown.push_str(cover);
             from = place.end;
         }
         if from == 0 {
-            return Cow::Borrowed(text);
+            return Cow::Borrowed(&text[..until]);
         }
-        shown.push_str(&text[from..]);
+        shown.push_str(&text[from..until]);
         Cow::Owned(shown)
+    }
+
+    /// The same for what is read without regard to case, as the name of a host.
+    pub fn text_in_any_case(&self, text: &str) -> String {
+        let mut folded = Redactor::default();
+        for (form, cover) in &self.forms {
+            let form = form.to_ascii_lowercase();
+            folded.begins.add(form.as_bytes());
+            folded.forms.push((form, cover.clone()));
+        }
+        match folded.text(&text.to_ascii_lowercase()) {
+            Cow::Borrowed(_) => text.to_owned(),
+            Cow::Owned(shown) => shown,
+        }
     }
 
     /// The same for bytes that may be no text.
@@ -95,13 +124,10 @@ impl Redactor {
     /// those before, because a secret may begin there; whoever knows that no more comes shows it with [`Redactor::text`].
     pub fn piece(&self, held: &mut String, piece: &str) -> String {
         held.push_str(piece);
-        let cut = self.cut(held.as_bytes());
-        let rest = held.split_off(cut);
-        let known = std::mem::replace(held, rest);
-        match self.text(&known) {
-            Cow::Borrowed(_) => known,
-            Cow::Owned(shown) => shown,
-        }
+        let known = self.known_until(held.as_bytes());
+        let shown = self.text_until(held, known).into_owned();
+        held.drain(..known);
+        shown
     }
 
     /// The value without secrets in any of its texts and names.
@@ -132,16 +158,39 @@ impl Redactor {
     }
 
     fn longest_at(&self, bytes: &[u8], at: usize) -> Option<(usize, &str)> {
-        if !self.begins.may_be(&bytes[at..]) {
+        let rest = &bytes[at..];
+        if !self.begins.may_be(rest) {
             return None;
         }
-        let found = self.forms.iter().find(|(form, _)| bytes[at..].starts_with(form.as_bytes()));
-        found.map(|(form, cover)| (form.len(), cover.as_str()))
+        let here =
+            self.forms.iter().filter_map(|(form, cover)| Some((standing(form, rest)?, cover)));
+        let (length, cover) = here.max_by_key(|(length, _)| *length)?;
+        Some((length, cover))
+    }
+
+    /// From where a text is known, whatever stood before it: from behind the rest of a secret that may have begun there, and
+    /// of a whole one that begins in that rest.
+    pub fn known_from(&self, bytes: &[u8]) -> usize {
+        let rest_of = |form: &[u8]| {
+            let rests = (1..form.len()).map(|begun| &form[begun..]);
+            let here = |rest: &&[u8]| bytes.starts_with(rest) || rest.starts_with(bytes);
+            rests.into_iter().find(here).map_or(0, |rest| rest.len().min(bytes.len()))
+        };
+        let mut known =
+            self.forms.iter().map(|(form, _)| rest_of(form.as_bytes())).max().unwrap_or(0);
+        let mut at = 0;
+        while at < known {
+            if let Some((length, _)) = self.longest_at(bytes, at) {
+                known = known.max(at + length);
+            }
+            at += 1;
+        }
+        known
     }
 
     /// Up to where a text is known, whatever follows it: to the first place where a secret begins that is not whole, or to
     /// the beginning of a whole one that goes on behind that place.
-    fn cut(&self, bytes: &[u8]) -> usize {
+    pub fn known_until(&self, bytes: &[u8]) -> usize {
         let longest = self.forms.first().map_or(0, |(form, _)| form.len());
         let is_open = |at: &usize| {
             let rest = &bytes[*at..];
@@ -194,9 +243,20 @@ impl Begins {
     }
 }
 
+/// How much of a form stands there: all of it, or so much of its beginning, with nothing behind it but the mark of a cut,
+/// that it tells the rest.
+fn standing(form: &str, rest: &[u8]) -> Option<usize> {
+    let common = form.bytes().zip(rest).take_while(|(wanted, byte)| wanted == *byte).count();
+    let is_much = (common >= MUCH && !form.starts_with("-----"))
+        || (common >= MIN_SECRET && common * 2 >= form.len());
+    let behind = &rest[common..];
+    let is_cut =
+        || behind.is_empty() || behind.starts_with(b"\"") || behind.starts_with("…".as_bytes());
+    (common == form.len() || (is_much && is_cut())).then_some(common)
+}
+
 /// The ways in which a value may be written.
 fn forms(value: &str) -> Vec<String> {
-    let quoted = Value::from(value).to_string();
     let hex = |upper: bool| -> String {
         let digits = value.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
         if upper { digits.to_uppercase() } else { digits }
@@ -210,20 +270,30 @@ fn forms(value: &str) -> Vec<String> {
             _ => format!("%{byte:02X}"),
         })
         .collect();
-    let mut forms = vec![
-        value.to_owned(),
-        quoted[1..quoted.len() - 1].to_owned(),
-        in_url.clone(),
-        in_url.to_lowercase(),
-        hex(false),
-        hex(true),
-    ];
+    let mut forms = vec![in_url.clone(), in_url.to_lowercase(), hex(false), hex(true)];
     for alphabet in [STANDARD, FOR_URLS] {
         forms.extend((0..3).map(|before| base64_piece(value.as_bytes(), before, alphabet)));
     }
     // Lower case makes another word of a value with capitals, which nobody's decoder understands.
-    forms.retain(|form| form == value || (form.len() >= MIN_PIECE && !is_other_case(form, value)));
+    forms.retain(|form| form.len() >= MIN_PIECE && !is_other_case(form, value));
+    // Other programs than ours have a sign before a slash in JSON, too.
+    forms.extend([value.to_owned(), quoted(value), quoted(value).replace('/', "\\/")]);
+    forms.extend(lines(value).flat_map(|line| [line.to_owned(), quoted(line)]));
     forms
+}
+
+/// The lines of a value that has several, as they are shown one by one: of a key in a file, or in the JSON of an account.
+/// What has words in it may be in any file of that kind.
+fn lines(value: &str) -> impl Iterator<Item = &str> {
+    let lines = value.lines().flat_map(|line| line.split("\\n")).map(str::trim);
+    lines.filter(move |line| {
+        line.len() >= MIN_LINE && *line != value && !line.contains(char::is_whitespace)
+    })
+}
+
+fn quoted(value: &str) -> String {
+    let quoted = Value::from(value).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 fn is_other_case(form: &str, value: &str) -> bool {
@@ -282,6 +352,42 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_several_lines_is_covered_line_by_line() {
+        let mut redactor = Redactor::default();
+        let lines = ["MIIEvQIBADANBgkqhkiG9w0BAQ", "BHW9b8CqQ+0123456789abcdef", "short="];
+        let key = format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            lines.join("\n")
+        );
+        redactor.add("PEM", &key);
+        assert_eq!(redactor.text(&format!("<{}>", key.trim())), "<[redacted: PEM]>");
+        assert_eq!(redactor.text(&json!(key.trim()).to_string()), "\"[redacted: PEM]\"");
+        assert_eq!(redactor.text(&format!("2: {}\n", lines[1])), "2: [redacted: PEM]\n");
+        assert_eq!(redactor.text("-----BEGIN PRIVATE KEY-----"), "-----BEGIN PRIVATE KEY-----");
+        redactor.add("ACCOUNT", &json!({ "private_key": key.replace("MII", "NII") }).to_string());
+        assert_eq!(redactor.text(&lines[0].replace("MII", "NII")), "[redacted: ACCOUNT]");
+    }
+
+    #[test]
+    fn a_short_secret_is_found_inside_json_and_a_slash_with_a_sign_before_it() {
+        let mut redactor = Redactor::default();
+        redactor.add("SHORT", "pa\"ss/12");
+        assert_eq!(redactor.text(r#"{"p":"pa\"ss/12"}"#), r#"{"p":"[redacted: SHORT]"}"#);
+        assert_eq!(redactor.text(r#"{"p":"pa\"ss\/12"}"#), r#"{"p":"[redacted: SHORT]"}"#);
+    }
+
+    #[test]
+    fn so_much_of_a_secret_that_it_tells_the_rest_is_covered_where_it_was_cut() {
+        let redactor = redactor();
+        for behind in ["", "\"}", "…"] {
+            let shown = redactor.text(&format!("is {}{behind}", &KEY[..11])).into_owned();
+            assert_eq!(shown, format!("is [redacted: A_KEY]{behind}"));
+        }
+        assert_eq!(redactor.text("is sk-Live"), "is sk-Live", "what many keys begin with");
+        assert_eq!(redactor.text("sk-Live+0123/ is none"), "sk-Live+0123/ is none");
+    }
+
+    #[test]
     fn base64_is_found_wherever_the_secret_begins() {
         let redactor = redactor();
         for before in ["", "x", "xy", "xyz", "Authorization: Bearer "] {
@@ -299,6 +405,15 @@ mod tests {
         redactor.add("OUTER", "abcdefgh12345678");
         assert_eq!(redactor.text("abcdefgh12345678"), "[redacted: OUTER]");
         assert_eq!(format!("{redactor:?}").matches("abcd").count(), 0);
+    }
+
+    #[test]
+    fn in_the_name_of_a_host_a_secret_is_found_in_any_case() {
+        let mut redactor = Redactor::default();
+        redactor.add("A_KEY", "Sk-Live0123");
+        let shown = |host: &str| redactor.text_in_any_case(host);
+        assert_eq!(shown("sk-live0123.Example.org"), "[redacted: A_KEY].example.org");
+        assert_eq!(shown("Example.org"), "Example.org");
     }
 
     #[test]
@@ -321,6 +436,39 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever piece is cut out of a text: nothing of a secret that one of the cuts went through is left.
+        #[test]
+        fn of_a_piece_nothing_is_known_that_a_cut_went_through(
+            words in proptest::collection::vec(0..5usize, 1..8),
+            cuts in (0..400usize, 0..400usize),
+        ) {
+            let mut redactor = redactor();
+            redactor.add("LEFT", "left-1234-abcd");
+            redactor.add("RIGHT", "abcd-5678-right");
+            let parts = [KEY, "left-1234-", "abcd", "-5678-right", " "];
+            let text: Vec<u8> = words.iter().flat_map(|word| parts[*word].bytes()).collect();
+            let mut hidden = vec![false; text.len()];
+            let mut from = 0;
+            while let Some((place, _)) = redactor.find(&text, from) {
+                hidden[place.clone()].fill(true);
+                from = place.end;
+            }
+            let (from, to) = (cuts.0.min(cuts.1).min(text.len()), cuts.0.max(cuts.1).min(text.len()));
+            let piece = &text[from..to];
+            let piece = &piece[redactor.known_from(piece)..];
+            let start = to - piece.len();
+            let piece = &piece[..redactor.known_until(piece)];
+            let mut shows = vec![true; piece.len()];
+            let mut at = 0;
+            while let Some((place, _)) = redactor.find(piece, at) {
+                shows[place.clone()].fill(false);
+                at = place.end;
+            }
+            for (at, shows) in shows.iter().enumerate() {
+                prop_assert!(!shows || !hidden[start + at], "{:?}", String::from_utf8_lossy(piece));
+            }
+        }
+
         /// Words that begin like secrets, end like them and overlap, cut anywhere: as if it had come at once.
         #[test]
         fn pieces_show_what_the_whole_shows(

@@ -113,7 +113,7 @@ impl Step<'_> {
                     if usage.total() > 0 {
                         self.state.data.ledger.count(usage.nanodollars.map(dollars));
                     }
-                    self.pay_agent(usage, None);
+                    self.count_spent(usage, None);
                 } else {
                     self.drop_signal();
                 }
@@ -249,6 +249,7 @@ impl Step<'_> {
         driver.observe(&situation, &Fact::AgentTook(AgentHeard::Cost(more)));
     }
 
+    /// What an agent says that it spent. Some name the price later, for all of it.
     fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
         let told_later = match &self.state.data.phase {
             Phase::Consulting { request: Consultation::Agent(call) } => {
@@ -256,6 +257,14 @@ impl Step<'_> {
             }
             _ => false,
         };
+        let unpriced = self.state.data.spend.unpriced;
+        self.count_spent(usage, usd);
+        if told_later {
+            self.state.data.spend.unpriced = unpriced;
+        }
+    }
+
+    fn count_spent(&mut self, usage: Usage, usd: Option<f64>) {
         let spend = &mut self.state.data.spend;
         spend.tokens = spend.tokens.saturating_add(usage.total());
         match (usd, usage.nanodollars) {
@@ -263,7 +272,7 @@ impl Step<'_> {
                 spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
             }
             (_, Some(cost)) => spend.usd = (spend.usd + dollars(cost)).min(MOST_DOLLARS),
-            _ if usage.total() > 0 && !told_later => spend.unpriced += 1,
+            _ if usage.total() > 0 => spend.unpriced += 1,
             _ => {}
         }
     }

@@ -64,10 +64,20 @@ fn a_price_that_the_gateway_does_not_know_is_the_agents_to_name() {
     let (mut rig, turn) = at_work(Budget::default());
     assert_eq!(asks(&mut rig, turn, 1), Some(Ok(())));
     said(&mut rig, turn, passed(1, 100, None));
-    assert_eq!(rig.state.data().spend.unpriced, 0, "this agent names it at the end of its turn");
+    assert_eq!(rig.state.data().spend.unpriced, 1, "nobody knows it before the agent names it");
     said(&mut rig, turn, spent(100, 0.6, true));
     let spend = &rig.state.data().spend;
     assert_eq!((spend.tokens, spend.usd, spend.unpriced), (100, 0.6, 0));
+}
+
+#[test]
+fn an_answer_whose_price_nobody_knows_is_the_last_under_a_limit_of_money() {
+    let budget = Budget { max_usd: Some(5.0), ..Budget::default() };
+    let (mut rig, turn) = at_work(budget);
+    assert_eq!(asks(&mut rig, turn, 1), Some(Ok(())));
+    said(&mut rig, turn, passed(1, 100, None));
+    assert!(rig.told().contains("budget_exhausted"), "{}", rig.told());
+    assert!(asks(&mut rig, turn, 2).unwrap().is_err());
 }
 
 #[test]

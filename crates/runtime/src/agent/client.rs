@@ -18,7 +18,7 @@ use crate::home::Home;
 use crate::inbox::Inbox;
 use crate::process::{Containment, ProcessSpec};
 use crate::sandbox::Sandbox;
-use crate::sha256;
+use crate::{redact, sha256};
 use terminal::Terminal;
 
 /// The largest file that is read: as for the tools that change files.
@@ -280,6 +280,7 @@ fn shown(bytes: &[u8]) -> String {
 
 /// The end of a text, with a note if there is more before.
 fn last_of(text: &str) -> String {
+    let text = redact::text(text);
     let skipped = text.chars().count().saturating_sub(TOLD);
     let end: String = text.chars().skip(skipped).collect();
     if skipped == 0 { end } else { format!("[... {skipped} characters before this ...]\n{end}") }

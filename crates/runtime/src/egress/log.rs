@@ -11,6 +11,7 @@ use machine::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, SystemClock};
+use crate::redact;
 
 /// The longest line that is read back.
 const MAX_LINE: u64 = 64 * 1024;
@@ -46,8 +47,12 @@ impl PassageLog {
         Ok(PassageLog { file: Mutex::new(file) })
     }
 
-    /// Writes one line. A full disk loses it: the connection has been decided on already.
+    /// Writes one line, without secrets. A full disk loses it: the connection has been decided on already.
     pub fn write(&self, passage: Passage) {
+        // Whoever is to be let in may stand before the host.
+        let host = passage.host.rsplit('@').next().unwrap_or_default();
+        let (host, reason) = (redact::in_any_case(host), redact::in_any_case(&passage.reason));
+        let passage = Passage { host, reason, ..passage };
         let entry = Entry { time: SystemClock.now(), passage };
         let Ok(mut line) = serde_json::to_vec(&entry) else { return };
         line.push(b'\n');

@@ -80,6 +80,17 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
     {
         return refuse(connection, api, 400, told, request.keeps).await;
     }
+    let path = without_key(path);
+    let speaks = match wish {
+        Wish::Ask(speaks) => Some(speaks),
+        Wish::Free => None,
+    };
+    let model = speaks.map(|speaks| model(speaks, &path, &body));
+    if model.as_ref().is_some_and(String::is_empty) {
+        let told = "what it costs is not known: a question names one \"model\"";
+        return refuse(connection, api, 400, told, request.keeps).await;
+    }
+    let model = model.unwrap_or_default();
     let bytes = body.len() as u64;
     let asked = network::first(connection.gone(), shared.ask(bytes)).await;
     let (number, hear) = match asked {
@@ -90,12 +101,6 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         // Should it be let through after all, nobody would say what became of it.
         None => return false,
     };
-    let path = without_key(path);
-    let speaks = match wish {
-        Wish::Ask(speaks) => Some(speaks),
-        Wish::Free => None,
-    };
-    let model = speaks.map(|speaks| model(speaks, &path, &body)).unwrap_or_default();
     let meter = Meter {
         hear,
         request: number,

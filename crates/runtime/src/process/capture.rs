@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+use crate::redact;
 use crate::sha256::Digest;
 
 /// How much of the beginning is shown.
@@ -96,14 +97,15 @@ impl Capture {
         self.total <= (HEAD + TAIL) as u64
     }
 
-    /// Head and tail, with a note of what is missing between. Bytes that are no UTF-8 are replaced.
+    /// Head and tail, with a note of what is missing between. Bytes that are no UTF-8 are replaced, and nothing is left of a
+    /// secret that a cut went through.
     pub fn text(&self) -> String {
         let tail = &self.tail[self.tail.len().saturating_sub(TAIL)..];
         if self.fits() {
             return String::from_utf8_lossy(&[&self.head[..], tail].concat()).into_owned();
         }
-        let head = without_cut_end(&self.head);
-        let tail = without_cut_start(tail);
+        let head = without_cut_end(redact::until_cut(&self.head));
+        let tail = without_cut_start(redact::from_cut(tail));
         let missing = self.total - (head.len() + tail.len()) as u64;
         format!(
             "{}\n[... {missing} bytes are missing here; {} bytes in all ...]\n{}",
@@ -121,7 +123,8 @@ impl Capture {
         if self.fits() && shown.len() <= limit {
             return String::from_utf8_lossy(shown).into_owned();
         }
-        let end = without_cut_start(&shown[shown.len().saturating_sub(limit)..]);
+        let end = &shown[shown.len().saturating_sub(limit)..];
+        let end = without_cut_start(redact::from_cut(end));
         let missing = self.total - end.len() as u64;
         format!("[... {missing} bytes before this ...]\n{}", String::from_utf8_lossy(end))
     }
@@ -228,6 +231,25 @@ mod tests {
         assert!(text.contains("bytes are missing here; 200000 bytes in all"));
         assert!(text.len() < HEAD + TAIL + 100);
         assert_eq!(capture.bytes().unwrap().len(), 200_000);
+    }
+
+    #[test]
+    fn of_a_secret_that_a_cut_goes_through_nothing_is_left() {
+        redact::learn("CUT_KEY", "of-this-test-0819");
+        let mut capture = Capture::new(KEPT);
+        capture.push("#".repeat(HEAD - 9).as_bytes());
+        capture.push(b"of-this-test-0819");
+        capture.push("+".repeat(TAIL).as_bytes());
+        capture.push(b"of-this-test-0819");
+        capture.push("#".repeat(TAIL - 8).as_bytes());
+        let (text, end) = (capture.text(), capture.end(TAIL));
+        for part in ["of-", "0819"] {
+            assert!(!text.contains(part) && !end.contains(part), "{part}");
+        }
+        assert_eq!(text.matches('#').count(), HEAD - 9 + TAIL - 8, "all else is");
+        assert_eq!(end.matches('#').count(), TAIL - 8);
+        let missing = format!("[... {} bytes are missing here;", TAIL + 34);
+        assert!(text.contains(&missing), "{}", &text[HEAD - 9..][..60]);
     }
 
     #[test]

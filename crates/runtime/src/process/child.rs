@@ -14,6 +14,7 @@ use super::{
     Cancel, Containment, DRAIN, Launched, ProcessSpec, SpawnError, launch, pipe, set_nonblocking,
     start, timeout_until,
 };
+use crate::redact;
 use crate::sandbox::Sandbox;
 use crate::sandbox::helper::{GO, READY};
 
@@ -202,12 +203,14 @@ impl Child {
     pub fn stderr_tail(&self) -> String {
         let state = self.shared.lock();
         let bytes: Vec<u8> = state.stderr.iter().copied().collect();
-        String::from_utf8_lossy(&bytes).into_owned()
+        let is_cut = bytes.len() == STDERR_TAIL;
+        let shown = if is_cut { redact::from_cut(&bytes) } else { &bytes };
+        String::from_utf8_lossy(shown).into_owned()
     }
 
     /// The same for a report, on lines of its own, and what it may have missed; empty if it wrote nothing.
     pub fn complaint(&self) -> String {
-        let errors = self.stderr_tail();
+        let errors = redact::text(&self.stderr_tail());
         let errors = errors.trim_end();
         if errors.is_empty() {
             return String::new();

@@ -12,6 +12,7 @@ use machine::tool::ToolResult;
 use super::glob::walk;
 use super::{Patience, ToolServices, failed, flag, number, shown_text, text};
 use crate::beneath::{Kind, Root};
+use crate::redact;
 
 /// How many lines are shown if nobody says.
 const DEFAULT_LIMIT: usize = 200;
@@ -127,6 +128,10 @@ fn short(line: &str) -> String {
     let line = line.trim_end_matches(['\n', '\r']);
     match line.char_indices().nth(LINE_SHOWN) {
         None => line.to_owned(),
-        Some((at, _)) => format!("{}[... {} bytes more]", &line[..at], line.len() - at),
+        // A secret that the cut goes through would be known to nobody.
+        Some((at, _)) => {
+            let shown = String::from_utf8_lossy(redact::until_cut(&line.as_bytes()[..at]));
+            format!("{shown}[... {} bytes more]", line.len() - shown.len())
+        }
     }
 }

@@ -7,6 +7,7 @@ use machine::tool::ToolResult;
 
 use super::{failed, number, text};
 use crate::beneath::Root;
+use crate::redact;
 
 /// The most that one call shows.
 const SHOWN: usize = 64 * 1024;
@@ -51,8 +52,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
         if shown.len() + line.len() > SHOWN {
             cut = true;
             if shown.is_empty() {
-                line.truncate(SHOWN);
-                shown = line;
+                shown = redact::until_cut(&line[..SHOWN]).to_vec();
                 number += 1;
             }
             break;

@@ -250,6 +250,19 @@ fn an_answer_that_is_fetched_later_is_refused_before_anything_is_sent() {
 }
 
 #[test]
+fn a_question_that_does_not_name_one_model_is_refused_before_anything_is_sent() {
+    let server = scripted(REPLY);
+    let rig = Rig::new(&server.url(), Ok(()));
+    let gateway = rig.open();
+    for body in [r#"{"messages":[]}"#, r#"{"model":"cheap","messages":[],"model":"dear"}"#, "hi"] {
+        let refused = gateway.ask("/v1/messages", body);
+        assert_eq!(refused.status, 400, "{body}");
+        assert!(refused.text().contains("names one"), "{}", refused.text());
+    }
+    assert_eq!(server.requests()["requests"], serde_json::json!([]));
+}
+
+#[test]
 fn nothing_is_sent_before_a_turn_or_after_it() {
     let server = scripted(REPLY);
     let rig = Rig::new(&server.url(), Ok(()));

@@ -116,6 +116,9 @@ fn only_what_is_counted_or_free_passes() {
     {
         assert_eq!(ask(path), None, "{path}");
     }
+    for name in ["", "..", "a/../b", "a%2fb", "a%2Dpro", "a\\b", "a;b", "a:b", "models/a"] {
+        assert_eq!(ask(&format!("/v1beta/models/{name}:generateContent")), None, "{name}");
+    }
     assert_eq!(wish("DELETE", "/v1/messages", &Api::ALL), None);
     let list = |path: &str, keys: &[Api]| wish("GET", path, keys).map(|(api, _)| api);
     assert_eq!(list("/v1/models?limit=100", &[Api::Anthropic]), Some(Api::Anthropic));
@@ -136,6 +139,8 @@ fn addresses_keys_and_models_are_those_of_the_provider() {
     );
     assert_eq!(without_key("/a?key=abc"), "/a");
     assert_eq!(model(Speaks::GoogleGenerate, "/v1beta/models/g-1:generateContent?x", b""), "g-1");
+    let cheap = "/v1beta/models/dear:generateContent?alt=/cheap:x";
+    assert_eq!(model(Speaks::GoogleGenerate, cheap, b""), "dear");
     assert_eq!(model(Speaks::OpenAiChat, "/v1/chat/completions", br#"{"model":"m"}"#), "m");
     assert_eq!(model(Speaks::OpenAiChat, "/v1/chat/completions", b"nothing"), "");
     for api in Api::ALL {

@@ -35,6 +35,11 @@ struct State {
     exit: Option<CommandExit>,
 }
 
+/// What was kept, without the rest of a secret that the cut went through.
+fn shown(kept: &[u8], is_cut: bool) -> &[u8] {
+    if is_cut { redact::from_cut(kept) } else { kept }
+}
+
 impl Terminal {
     /// Starts a command. `alive` is told whenever it says something, `on_end` once, with the end of what it printed.
     pub(super) fn start(
@@ -94,7 +99,8 @@ impl Terminal {
         let printed = {
             let mut state = lock(&self.state);
             state.exit = Some(exit.clone());
-            String::from_utf8_lossy(state.kept.make_contiguous()).into_owned()
+            let is_cut = state.is_cut;
+            String::from_utf8_lossy(shown(state.kept.make_contiguous(), is_cut)).into_owned()
         };
         self.ended.notify_all();
         on_end(&exit, printed);
@@ -114,7 +120,8 @@ impl Terminal {
         let kept: Vec<u8> = state.kept.iter().copied().collect();
         let (is_cut, exit) = (state.is_cut, state.exit.clone());
         // As what our own shell prints on its way to a model.
-        ClientDone::Output { bytes: redact::bytes(&kept).into_owned(), is_cut, exit }
+        let bytes = redact::bytes(shown(&kept, is_cut)).into_owned();
+        ClientDone::Output { bytes, is_cut, exit }
     }
 
     /// Waits until it has ended and everything that it started is gone.

@@ -292,3 +292,25 @@ fn the_log_is_kept_for_its_owner_and_read_back() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o600);
 }
+
+#[test]
+fn the_log_shows_no_secret_that_was_put_into_the_name_of_a_host() {
+    runtime::redact::learn("HOST_KEY", "Of-This-Test-0820");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("network/abc.jsonl");
+    let passage = |host: &str| Passage {
+        host: host.to_owned(),
+        port: 443,
+        decision: Decision::Refused,
+        reason: format!("{} leads to no address", host.to_lowercase()),
+        bytes_up: 0,
+        bytes_down: 0,
+    };
+    let log = PassageLog::open(&path).unwrap();
+    log.write(passage("of-this-test-0820.example"));
+    log.write(passage("somebody:word@example"));
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(!written.to_lowercase().contains("of-this-test-0820"), "{written}");
+    assert!(written.contains("\"[redacted: HOST_KEY].example\""), "{written}");
+    assert!(written.contains("\"host\":\"example\""), "{written}");
+}
