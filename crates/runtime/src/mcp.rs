@@ -7,6 +7,7 @@
 mod answer;
 mod connection;
 mod engine;
+mod pipes;
 mod reach;
 
 use std::collections::BTreeMap;

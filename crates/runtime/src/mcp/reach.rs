@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 
 use super::NOBODY;
 use super::connection::{Ear, GRACE, Place, Service};
+use super::pipes::watched;
 use crate::acting;
 use crate::home::Home;
 use crate::http;
@@ -245,6 +246,7 @@ fn talk(
     cancel: &Cancel,
 ) -> Result<Began, String> {
     let (child, reader, writer) = spawn(spec)?;
+    let (reader, writer) = watched(reader, writer);
     let transport = AsyncRwTransport::new(reader, writer).with_max_line_length(MAX_MESSAGE);
     let serve = serve_client_with_lifecycle(ear, transport, beginning);
     let time = Duration::from_millis(limit.0);

@@ -215,7 +215,7 @@ fn tools_are_found_on_all_pages_and_called() {
     let rig = Rig::with(&[], "");
     let offered = rig.open();
     assert_eq!(offered.problem, None);
-    assert_eq!(offered.tools.len(), 12, "{:?}", names(&offered));
+    assert_eq!(offered.tools.len(), 13, "{:?}", names(&offered));
     assert!(offered.tools.iter().all(|tool| tool.class == EffectClass::Unsafe));
     assert_eq!(text(&rig.call("echo", json!({ "text": "grüße\n" }))), "grüße\n");
     assert_eq!(
@@ -309,6 +309,17 @@ fn a_server_that_dies_in_a_call_says_why_and_is_started_again_by_the_next() {
     assert_eq!(text(&rig.call("echo", json!({ "text": "back" }))), "back");
     assert_eq!(rig.starts(), 2);
     assert!(rig.news.lists.lock().unwrap().is_empty(), "the tools are the same as before");
+}
+
+#[test]
+fn a_server_that_asks_without_end_and_reads_no_answer_is_taken_for_dead() {
+    let rig = Rig::with(&[], "timeout = \"60s\"");
+    rig.open();
+    let flooded = rig.call("flood", json!({}));
+    assert_eq!(flooded.status, Status::Error, "{}", flooded.text);
+    let again = rig.call("echo", json!({ "text": "here" }));
+    assert_eq!(text(&again), "here", "it was started again");
+    assert_eq!(rig.starts(), 2);
 }
 
 #[test]
