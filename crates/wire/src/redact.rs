@@ -2,8 +2,8 @@
 //!
 //! A secret is known by its value: as it is, as it stands inside JSON or a URL, in hex, and in base64 at each of the three
 //! places where it can begin; one of several lines also by each of them. What is too short to be told from ordinary words is
-//! no secret. Where a text ends, or what is quoted in it, so much of a secret's beginning that it tells the rest is covered
-//! too: it was cut by somebody who did not know what it was.
+//! no secret. Where a text ends, or what is quoted in it, the first half of a secret is covered too: it was cut by somebody
+//! who did not know what it was.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,9 +18,6 @@ const MIN_PIECE: usize = 10;
 
 /// The shortest line of a value that is a secret by itself.
 const MIN_LINE: usize = 16;
-
-/// So many bytes of the beginning of a long value are covered where it was cut.
-const MUCH: usize = 16;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const FOR_URLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -243,12 +240,12 @@ impl Begins {
     }
 }
 
-/// How much of a form stands there: all of it, or so much of its beginning, with nothing behind it but the mark of a cut,
-/// that it tells the rest.
+/// How much of a form stands there: all of it, or at least the first half of it, with nothing behind it but the mark of a cut.
 fn standing(form: &str, rest: &[u8]) -> Option<usize> {
     let common = form.bytes().zip(rest).take_while(|(wanted, byte)| wanted == *byte).count();
-    let is_much = (common >= MUCH && !form.starts_with("-----"))
-        || (common >= MIN_SECRET && common * 2 >= form.len());
+    // What addresses, paths and keys in files begin with is in many texts.
+    let is_shared = form.starts_with(['/', '-']) || form.contains("://");
+    let is_much = common >= MIN_SECRET && common * 2 >= form.len() && !is_shared;
     let behind = &rest[common..];
     let is_cut =
         || behind.is_empty() || behind.starts_with(b"\"") || behind.starts_with("…".as_bytes());
@@ -377,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn so_much_of_a_secret_that_it_tells_the_rest_is_covered_where_it_was_cut() {
+    fn the_first_half_of_a_secret_is_covered_where_it_was_cut() {
         let redactor = redactor();
         for behind in ["", "\"}", "…"] {
             let shown = redactor.text(&format!("is {}{behind}", &KEY[..11])).into_owned();
@@ -385,6 +382,12 @@ mod tests {
         }
         assert_eq!(redactor.text("is sk-Live"), "is sk-Live", "what many keys begin with");
         assert_eq!(redactor.text("sk-Live+0123/ is none"), "sk-Live+0123/ is none");
+        let mut redactor = Redactor::default();
+        redactor.add("TOKEN_URL", "https://login.example.org/oauth/token");
+        redactor.add("KEY_FILE", "/home/somebody/.keys/a");
+        for text in ["\"https://login.example.org\"", "\"/home/somebody/.keys\""] {
+            assert_eq!(redactor.text(text), text);
+        }
     }
 
     #[test]
