@@ -215,7 +215,7 @@ fn tools_are_found_on_all_pages_and_called() {
     let rig = Rig::with(&[], "");
     let offered = rig.open();
     assert_eq!(offered.problem, None);
-    assert_eq!(offered.tools.len(), 13, "{:?}", names(&offered));
+    assert_eq!(offered.tools.len(), 12, "{:?}", names(&offered));
     assert!(offered.tools.iter().all(|tool| tool.class == EffectClass::Unsafe));
     assert_eq!(text(&rig.call("echo", json!({ "text": "grüße\n" }))), "grüße\n");
     assert_eq!(

@@ -56,7 +56,7 @@ fn tools_over_http_are_found_and_called_and_the_session_is_ended() {
     server.declare(&rig, "Bearer ${MCP_NO_SUCH:-right-token}");
     let offered = rig.open();
     assert_eq!(offered.problem, None);
-    assert_eq!(offered.tools.len(), 13);
+    assert_eq!(offered.tools.len(), 12);
     assert_eq!(text(&rig.call("echo", json!({ "text": "over there" }))), "over there");
     assert_eq!(rig.call("fail", json!({})).status, Status::Error);
     rig.mcp.close("t1");
