@@ -308,8 +308,8 @@ fn what_a_child_spent_is_charged_though_both_were_killed_and_nobody_goes_on_with
     }
 }
 
-#[test]
-fn what_is_said_to_the_task_while_it_rests_its_child_hears_when_it_goes_on() {
+/// A task that rests because the task of its step asks a person; the ids of both.
+fn asking() -> (TestEnvironment, String, String) {
     let order =
         "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\" }] }";
     let place = place(&steps(order, ""));
@@ -317,6 +317,12 @@ fn what_is_said_to_the_task_while_it_rests_its_child_hears_when_it_goes_on() {
     assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
     let parent = parent(&place);
     let child = id(&children(&place, &parent)[0]);
+    (place, parent, child)
+}
+
+#[test]
+fn what_is_said_to_the_task_while_it_rests_its_child_hears_when_it_goes_on() {
+    let (place, parent, child) = asking();
     place.ok(&["steer", &parent, "mind the gap"]);
     place.ok(&["answer", &child, "q1", "b"]);
     assert_eq!(place.run(&["resume", &parent]).code, 0);
@@ -398,13 +404,7 @@ fn a_child_that_asks_makes_its_parent_wait_and_goes_on_with_the_answer() {
 
 #[test]
 fn all_tasks_are_resumed_with_those_of_their_steps_and_never_without() {
-    let order =
-        "goal = \"a part\"\nworkflow = { steps = [{ name = \"which\", ask = \"Which?\" }] }";
-    let place = place(&steps(order, ""));
-    let ran = place.run(&["run", "task.toml"]);
-    assert_eq!(ran.code, 13, "{}{}", ran.out, ran.err);
-    let parent = parent(&place);
-    let child = id(&children(&place, &parent)[0]);
+    let (place, parent, child) = asking();
     assert!(place.ok(&["resume", "--all"]).contains("1 wait for a person"));
     place.ok(&["answer", &child, "b"]);
     place.ok(&["pause", &parent]);
