@@ -13,6 +13,7 @@ mod judge;
 mod model_call;
 mod progress;
 mod recovery;
+mod relay;
 mod reopen;
 pub mod request;
 mod restart;

@@ -70,12 +70,23 @@ pub struct Child {
     /// Its parent may spend more since it began, and so may it when it goes on. Only for those that steps begin.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raised: bool,
-    /// What people said to its parent while nobody drove it: it is told when it goes on. Only for those that steps begin.
+    /// What people said to its parent that it is not known to have heard. It is told at once if it is driven, and all of it
+    /// when it goes on. Only for those that steps begin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<Note>,
+    /// How many notes it is known to have heard before these.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub heard: u64,
+    /// How many notes it was told of in all, so that nobody is shown twice that it was.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub told: u64,
 }
 
 fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
@@ -145,6 +156,8 @@ impl Child {
             given_up: false,
             raised: false,
             untold: Vec::new(),
+            heard: 0,
+            told: 0,
         }
     }
 }

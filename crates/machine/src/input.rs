@@ -15,6 +15,7 @@ use crate::agent::{AgentNews, AgentTurn};
 use crate::child::minding::ChildSeen;
 use crate::child::step::ChildEnd;
 use crate::child::{ChildOrder, ChildReport};
+use crate::driver::Note;
 use crate::id::{CallId, EffectId, QuestionId, TaskId};
 use crate::message::{ModelFailure, Reply};
 use crate::policy::budget::Budget;
@@ -29,7 +30,7 @@ use crate::verdict::{Checkpoint, Verdict};
 
 /// The version of inputs and state that this machine writes. It grows with the list of inputs, so that an older drivetrain
 /// knows that it cannot read them; those of every lower version are read.
-pub const MACHINE_VERSION: u32 = 5;
+pub const MACHINE_VERSION: u32 = 6;
 
 /// An input with the moment it entered.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,6 +232,14 @@ pub enum Command {
     ChildReport(ChildReport),
     /// From the task whose step began this one, which may spend more: what this one may spend in all.
     Allot(Budget),
+    /// From the task whose step began this one: what was said to it meanwhile. It says so until it knows that this one has
+    /// heard it, so one that was heard changes nothing.
+    Relay {
+        /// Its number among all that it passes on to this one, from 1.
+        number: u64,
+        /// What was said.
+        note: Note,
+    },
     /// Make the conversation of whoever works shorter, before its next turn.
     Compact {
         /// What is kept above all; may be empty.
@@ -385,9 +394,9 @@ mod tests {
     /// What [`MACHINE_VERSION`] stands for. Whoever changes one of the lists raises the version.
     #[test]
     fn the_version_grows_with_the_list_of_inputs() {
-        assert_eq!(MACHINE_VERSION, 5);
+        assert_eq!(MACHINE_VERSION, 6);
         let commands = "start attach drain detach pause resume cancel interrupt steer follow_up raise approve deny answer \
-             tell resolve roll_back hand_over reopen note_integration dispatch child_report allot compact";
+             tell resolve roll_back hand_over reopen note_integration dispatch child_report allot relay compact";
         assert_eq!(names::<Command>().join(" "), commands);
         let signals = "workspace_opened tools_opened tools_changed verified consulted model_replied agent_said agent_ended \
              child_left children_seen checkpointed unkeepable restored requested withdrawn timer_fired owner_lost restarted \

@@ -149,6 +149,9 @@ pub struct Data {
     pub pending: BTreeMap<EffectId, Pending>,
     /// Notes for the driver, before its next decision.
     pub notes: VecDeque<Note>,
+    /// How many notes the task whose step began this one has passed on to it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub relayed: u64,
     /// Notes that an agent was told in its turn. Only a turn that ends well is certain to have heard them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<Steered>,
@@ -452,6 +455,7 @@ impl State {
                 requests: Requests::default(),
                 pending: BTreeMap::new(),
                 notes: VecDeque::new(),
+                relayed: 0,
                 steered: Vec::new(),
                 follow_ups: VecDeque::new(),
                 successor: None,

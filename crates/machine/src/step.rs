@@ -105,6 +105,7 @@ impl Step<'_> {
             Command::FollowUp { text } => self.on_follow_up(text),
             Command::Raise(budget) => self.on_raise(&budget),
             Command::Allot(budget) => self.on_allot(&budget),
+            Command::Relay { number, note } => self.on_relay(number, note),
             Command::Approve { call, scope, like, hash, via } => {
                 self.on_approve(call, Reach { scope, like }, hash, via);
             }

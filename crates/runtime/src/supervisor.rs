@@ -606,6 +606,7 @@ impl<P: Perform> Supervisor<P> {
         let mut leaving = Vec::new();
         let mut late = Vec::new();
         let mut unattended = Vec::new();
+        let mut of_steps = Vec::new();
         for slot in touched {
             let Some(host) = self.hosts.slot_mut(*slot) else { continue };
             if host.state.data().awaits_children || !self.minded.is_empty() {
@@ -635,6 +636,7 @@ impl<P: Perform> Supervisor<P> {
                     self.backlog.push(delivery(&parent, left.into()));
                 }
                 self.outcomes.insert(id.clone(), outcome);
+                of_steps.extend(host.state.begun_by().map(|parent| (id.clone(), parent.clone())));
                 leaving.push(id);
             } else if host.state.wants_release() {
                 let id = host.state.id().clone();
@@ -643,6 +645,11 @@ impl<P: Perform> Supervisor<P> {
             }
         }
         self.put_down(&leaving)?;
+        of_steps.retain(|(_, parent)| self.hosts.get(parent).is_none());
+        for (child, _) in of_steps {
+            // Whoever takes its parent up looks what it has spent, if this cannot be written now.
+            let _ = self.report_end(&child);
+        }
         late.append(&mut unattended);
         if late.is_empty() { Ok(()) } else { self.turn(late) }
     }

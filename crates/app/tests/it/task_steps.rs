@@ -308,6 +308,23 @@ fn what_a_child_spent_is_charged_though_both_were_killed_and_nobody_goes_on_with
     }
 }
 
+#[test]
+fn what_is_printed_of_a_cancelled_task_counts_what_the_task_of_its_step_spent() {
+    let order = format!(
+        "goal = \"one line\"\nmodel = \"script/replies.toml\"\nchecks = [{}]",
+        Value::from(HOLD)
+    );
+    let place = place(&steps(&order, ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    let parent = parent(&place);
+    place.ok(&["cancel", &parent]);
+    let ran = running.wait();
+    assert_eq!(ran.code, 12, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("245 tokens"), "{}", ran.out);
+    assert_eq!(place.show(&parent)["spend"]["tokens"], 245);
+}
+
 /// A task that rests because the task of its step asks a person; the ids of both.
 fn asking() -> (TestEnvironment, String, String) {
     let order =
@@ -332,6 +349,52 @@ fn what_is_said_to_the_task_while_it_rests_its_child_hears_when_it_goes_on() {
     assert!(place.events(&child).iter().any(heard), "{:?}", place.events(&child));
 }
 
+#[test]
+fn what_was_said_to_the_task_when_it_was_killed_its_child_hears_once() {
+    let order = format!(
+        "goal = \"a part\"\nworkflow = {{ steps = [{{ name = \"work\", tool = \"shell\", parameters = {{ command = {} }} }}, {{ name = \"which\", ask = \"Which?\" }}] }}",
+        Value::from(HOLD)
+    );
+    let place = place(&steps(&order, ""));
+    let running = place.start(&["run", "task.toml"]);
+    place.until_file("waits");
+    running.signal("KILL");
+    running.wait();
+    place.until_quiet();
+    let parent = parent(&place);
+    let child = id(&children(&place, &parent)[0]);
+    // It was taken, and the process died before the child had it.
+    record(&place, &parent, &[MachineCommand::Steer { text: "mind the gap".to_owned() }.into()]);
+    let heard = || {
+        let heard = |event: &&Value| {
+            event["type"] == "note_queued" && event["note"]["text"] == "mind the gap"
+        };
+        place.events(&child).iter().filter(heard).count()
+    };
+    assert_eq!(heard(), 0);
+    assert_eq!(place.run(&["resume", &parent]).code, 13);
+    assert_eq!(heard(), 1);
+    place.ok(&["resolve", &child, "--did"]);
+    assert_eq!(place.run(&["resume", &parent]).code, 13);
+    place.ok(&["answer", &child, "q1", "b"]);
+    assert_eq!(place.run(&["resume", &parent]).code, 0);
+    assert_eq!(heard(), 1, "{:?}", place.events(&child));
+}
+
+/// Puts inputs on record for a task, as somebody does who dies before anything follows from them.
+fn record(place: &TestEnvironment, task: &str, inputs: &[Input]) {
+    let mut journal = SqliteJournal::open(&Home::at(place.home()).journal()).unwrap();
+    journal.claim(task).unwrap();
+    let last = journal.records(task, 0).unwrap().last().unwrap().n;
+    let bodies: Vec<_> = inputs.iter().map(encode).collect();
+    let version = machine::MACHINE_VERSION;
+    let entries: Vec<Entry<'_>> = (last + 1..)
+        .zip(&bodies)
+        .map(|(n, body)| Entry::Record { task, n, time: 2_000_000_000_000, version, body })
+        .collect();
+    journal.commit(&entries).unwrap();
+}
+
 /// A task that works for its parent when both are killed, and a parent that was cancelled by somebody who died before
 /// the child was told; the ids of both.
 fn left_behind(place: &TestEnvironment) -> (String, String) {
@@ -341,19 +404,8 @@ fn left_behind(place: &TestEnvironment) -> (String, String) {
     running.wait();
     let parent = parent(place);
     let child = id(&children(place, &parent)[0]);
-    let mut journal = SqliteJournal::open(&Home::at(place.home()).journal()).unwrap();
-    journal.claim(&parent).unwrap();
-    let last = journal.records(&parent, 0).unwrap().last().unwrap().n;
     let cancel = MachineCommand::Cancel { reason: "no more".to_owned() };
-    let inputs = [Input::from(Signal::OwnerLost), cancel.into()];
-    let bodies = inputs.map(|input| encode(&input));
-    let version = machine::MACHINE_VERSION;
-    let entries: Vec<Entry<'_>> = (last + 1..)
-        .zip(&bodies)
-        .map(|(n, body)| Entry::Record { task: &parent, n, time: 2_000_000_000_000, version, body })
-        .collect();
-    journal.commit(&entries).unwrap();
-    drop(journal);
+    record(place, &parent, &[Signal::OwnerLost.into(), cancel.into()]);
     assert_eq!(place.show(&parent)["outcome"], "cancelled");
     assert!(place.show(&child)["outcome"].is_null());
     (parent, child)

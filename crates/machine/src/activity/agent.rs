@@ -102,7 +102,7 @@ impl Step<'_> {
                     spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
                     spend.unpriced = spend.unpriced.saturating_sub(priced);
                 } else {
-                    self.pay_agent(usage, usd);
+                    self.count_spent(usage, usd, self.names_price_later());
                 }
             }
             AgentNews::WouldAsk { request, bytes } => self.on_agent_would_ask(id, request, bytes),
@@ -113,7 +113,7 @@ impl Step<'_> {
                     if usage.total() > 0 {
                         self.state.data.ledger.count(usage.nanodollars.map(dollars));
                     }
-                    self.count_spent(usage, None);
+                    self.count_spent(usage, None, false);
                 } else {
                     self.drop_signal();
                 }
@@ -249,22 +249,18 @@ impl Step<'_> {
         driver.observe(&situation, &Fact::AgentTook(AgentHeard::Cost(more)));
     }
 
-    /// What an agent says that it spent. Some name the price later, for all of it.
-    fn pay_agent(&mut self, usage: Usage, usd: Option<f64>) {
-        let told_later = match &self.state.data.phase {
+    /// Whether the agent that was asked names the price later, for all of it.
+    fn names_price_later(&self) -> bool {
+        match &self.state.data.phase {
             Phase::Consulting { request: Consultation::Agent(call) } => {
                 call.program.protocol.can().cost
             }
             _ => false,
-        };
-        let unpriced = self.state.data.spend.unpriced;
-        self.count_spent(usage, usd);
-        if told_later {
-            self.state.data.spend.unpriced = unpriced;
         }
     }
 
-    fn count_spent(&mut self, usage: Usage, usd: Option<f64>) {
+    /// Counts what an answer took; one without a price is one whose price nobody knows, unless it is named later.
+    fn count_spent(&mut self, usage: Usage, usd: Option<f64>, priced_later: bool) {
         let spend = &mut self.state.data.spend;
         spend.tokens = spend.tokens.saturating_add(usage.total());
         match (usd, usage.nanodollars) {
@@ -272,7 +268,7 @@ impl Step<'_> {
                 spend.usd = (spend.usd + usd).min(MOST_DOLLARS);
             }
             (_, Some(cost)) => spend.usd = (spend.usd + dollars(cost)).min(MOST_DOLLARS),
-            _ if usage.total() > 0 => spend.unpriced += 1,
+            _ if usage.total() > 0 && !priced_later => spend.unpriced += 1,
             _ => {}
         }
     }

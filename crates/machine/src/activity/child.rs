@@ -1,11 +1,11 @@
-//! The child that a step begins: set aside, driven by whoever drives its parent, charged when it leaves. What people say
-//! to the parent meanwhile is passed on to it.
+//! The child that a step begins: set aside, driven by whoever drives its parent, charged when it leaves.
 
 use std::borrow::Cow;
 
+use super::relay::Relayed;
 use crate::child::step::{ChildEnd, TaskOrder};
 use crate::child::{self, Child};
-use crate::driver::{Consultation, Fact, Note, NoteKind};
+use crate::driver::{Consultation, Fact};
 use crate::effect::Effect;
 use crate::event::EventKind;
 use crate::id::{EffectId, TaskId};
@@ -61,7 +61,7 @@ impl Step<'_> {
                 self.tell_child(child.clone(), Command::Allot(budget));
             }
             // Before it goes on: it may have no second move.
-            self.tell_untold(&child);
+            self.relay_notes(&child, Relayed::All);
         } else {
             let made =
                 Child { step: Some(order.step.clone()), ..Child::new(order.goal.clone(), budget) };
@@ -89,12 +89,14 @@ impl Step<'_> {
             is_awaited && end.ended == Some(Outcome::BudgetExhausted) && self.has_nothing_left(end);
         let ended = end.ended.filter(|_| !goes_on);
         self.charge_child(&end.child, end.charge, ended);
+        self.note_heard(end);
         if !is_awaited {
             return self.drop_signal();
         }
         self.state.data.pending.remove(&id);
         self.note_change();
         if ended.is_some() {
+            self.take_back_notes(&end.child);
             return self.tell_child_ended(end);
         }
         // It rests, and so does its parent: whoever takes the parent up takes up the child.
@@ -169,39 +171,6 @@ impl Step<'_> {
         true
     }
 
-    /// Passes a note on to the child that is waited for: at once to one that is driven, and to one at rest when it goes on.
-    /// False if no child is waited for.
-    pub(crate) fn pass_on_note(&mut self, note: &Note) -> bool {
-        let data = &mut self.state.data;
-        let Some((child, _)) = data.awaited_child() else { return false };
-        if data.drives_child() {
-            self.tell_child(child, told(note));
-            self.tell_passed_on(note.clone());
-            return true;
-        }
-        if let Some(known) = data.children.get_mut(&child) {
-            known.untold.push(note.clone());
-        }
-        self.event(|| EventKind::NoteQueued { note: note.clone() });
-        true
-    }
-
-    /// Keeps a note for those that steps have begun and that nobody drives: it concerns whoever goes on.
-    pub(crate) fn note_for_children(&mut self, note: &Note) {
-        let open = |child: &&mut Child| child.step.is_some() && child.ended.is_none();
-        let open = self.state.data.children.values_mut().filter(open);
-        open.for_each(|child| child.untold.push(note.clone()));
-    }
-
-    fn tell_untold(&mut self, child: &TaskId) {
-        let known = self.state.data.children.get_mut(child);
-        let untold = known.map(|known| std::mem::take(&mut known.untold)).unwrap_or_default();
-        for note in untold {
-            self.tell_child(child.clone(), told(&note));
-            self.event(|| EventKind::NoteDelivered { note });
-        }
-    }
-
     pub(crate) fn tell_child(&mut self, child: TaskId, command: Command) {
         self.state.data.last_effect += 1;
         let id = EffectId(self.state.data.last_effect);
@@ -228,15 +197,5 @@ impl Step<'_> {
         let Some((awaited, _)) = data.awaited_child() else { return data.committed() };
         let others = data.children.iter().filter(|(id, _)| **id != awaited);
         child::committed(&data.spend, others.map(|(_, child)| child))
-    }
-}
-
-/// A note to a task as a note to its child.
-fn told(note: &Note) -> Command {
-    let text = note.text.clone();
-    match note.kind {
-        NoteKind::Steer => Command::Steer { text },
-        NoteKind::Interrupt => Command::Interrupt { note: text },
-        NoteKind::FollowUp => Command::FollowUp { text },
     }
 }

@@ -58,13 +58,16 @@ pub struct ChildEnd {
     /// What it handed over beside the work itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Value>,
+    /// How many of the notes that its parent passes on it has heard in all, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<u64>,
 }
 
 impl ChildEnd {
     /// One that was put down, having spent nothing that is known.
     pub fn put_down(child: TaskId, text: String) -> ChildEnd {
         let charge = Charge::default();
-        ChildEnd { child, ended: None, text, charge, asks: false, outputs: None }
+        ChildEnd { child, ended: None, text, charge, asks: false, outputs: None, heard: None }
     }
 
     /// One that could not begin.
@@ -238,7 +241,8 @@ impl State {
     pub fn child_end(&self) -> ChildEnd {
         let data = self.data();
         let charge = self.charge();
-        let end = ChildEnd { charge, ..ChildEnd::put_down(data.id.clone(), String::new()) };
+        let heard = Some(data.relayed);
+        let end = ChildEnd { charge, heard, ..ChildEnd::put_down(data.id.clone(), String::new()) };
         match self.standing() {
             Standing::Finished { outcome, reason } => {
                 let outputs = self.outputs();

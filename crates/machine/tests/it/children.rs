@@ -4,6 +4,7 @@ use machine::agent::{AgentNews, AgentProgram};
 use machine::child::minding::{ChildSeen, MOST_TAKEN_UP};
 use machine::child::step::ChildEnd;
 use machine::child::{Charge, ChildOrder, ChildReport, Dispatch, MOST_CHILDREN, may_check, narrow};
+use machine::driver::{Note, NoteKind};
 use machine::effect::Effect;
 use machine::id::{EffectId, TaskId};
 use machine::input::{Command, Input, Signal};
@@ -17,7 +18,7 @@ use machine::tool::{Status, ToolResult};
 use machine::verdict::Checkpoint;
 use serde_json::json;
 
-use crate::rig::{Rig, read, spec};
+use crate::rig::{Rig, read, shell, spec};
 
 fn limited(usd: f64) -> TaskSpec {
     let mut task = spec(json!({ "turns": [[read("a")], [read("b")]] }));
@@ -329,6 +330,16 @@ impl Rig {
 
     /// The child that is driven leaves, having spent this.
     fn left(&mut self, tokens: u64, ended: Option<Outcome>) -> &mut Rig {
+        let charge = Charge { usd: 0.0, tokens, unpriced: 0 };
+        self.left_so(|end| ChildEnd { ended, charge, ..end })
+    }
+
+    /// The same, having heard so many of the notes that were passed on to it.
+    fn heard(&mut self, notes: u64, ended: Option<Outcome>) -> &mut Rig {
+        self.left_so(|end| ChildEnd { ended, heard: Some(notes), ..end })
+    }
+
+    fn left_so(&mut self, how: impl FnOnce(ChildEnd) -> ChildEnd) -> &mut Rig {
         let (id, child) = self.state.data().awaited_child().map(|(child, _)| child).map_or_else(
             || panic!("no child is waited for"),
             |child| {
@@ -337,8 +348,7 @@ impl Rig {
                 (*pending.next().unwrap().0, child)
             },
         );
-        let charge = Charge { usd: 0.0, tokens, unpriced: 0 };
-        let end = ChildEnd { ended, charge, ..ChildEnd::put_down(child, "so".to_owned()) };
+        let end = how(ChildEnd::put_down(child, "so".to_owned()));
         self.input(Signal::ChildLeft(id, Box::new(end)).into())
     }
 }
@@ -396,20 +406,66 @@ fn what_people_say_to_a_task_at_rest_its_child_is_told_when_it_goes_on() {
         told.collect()
     };
     rig.attach(false);
-    let steer = Command::Steer { text: "mind the gap".to_owned() };
-    assert_eq!(told(&rig), [steer, Command::Interrupt { note: "look at b".to_owned() }]);
+    let both =
+        [relay(1, NoteKind::Steer, "mind the gap"), relay(2, NoteKind::Interrupt, "look at b")];
+    assert_eq!(told(&rig), both);
     assert!(rig.told().contains("note_delivered mind the gap"), "{}", rig.told());
+    // Whoever told it may have died over it, so it is told until it is known to have heard it.
     rig.command(Command::Detach { reason: String::new() }).attach(false);
-    assert_eq!(told(&rig), [], "once");
+    assert_eq!(told(&rig), both, "as it was");
+    assert!(!rig.told().contains("note_delivered"), "shown once: {}", rig.told());
+    rig.heard(1, None).command(Command::Detach { reason: String::new() }).attach(false);
+    assert_eq!(told(&rig), both[1..]);
+    rig.command(Command::Steer { text: "one more".to_owned() });
+    assert_eq!(told(&rig), [relay(3, NoteKind::Steer, "one more")], "at once, and nothing else");
+    assert_eq!(rig.told().matches("note_delivered").count(), 1, "{}", rig.told());
+    rig.heard(3, None).command(Command::Detach { reason: String::new() }).attach(false);
+    assert_eq!(told(&rig), []);
     // It goes on in the files that were put back.
     rig.command(Command::RollBack { to: "an earlier state".to_owned() });
     let undo = Checkpoint { name: "undo".to_owned(), tree: "tree".to_owned() };
     rig.input(Signal::Restored(rig.effect("restore"), Ok(undo)).into());
     let told = told(&rig);
     assert!(
-        matches!(&told[..], [Command::Steer { text }] if text.contains("were put back")),
+        matches!(&told[..], [Command::Relay { number: 4, note }] if note.text.contains("were put back")),
         "{told:?}"
     );
+}
+
+#[test]
+fn what_a_child_did_not_hear_before_it_ended_is_for_whoever_goes_on() {
+    let part = |name: &str| json!({ "name": name, "task": { "goal": name, "driver": "scripted" } });
+    let mut task = spec(json!(null));
+    let steps = json!({ "name": "w", "steps": [part("first"), part("second")] });
+    task.driver = DriverSpec::new("workflow", steps);
+    let mut rig = Rig::started(task);
+    rig.driven();
+    for text in ["heard", "not heard"] {
+        rig.command(Command::Steer { text: text.to_owned() });
+    }
+    rig.heard(1, Some(Outcome::Completed));
+    let told = rig.told();
+    assert!(told.contains("note_delivered not heard"), "{told}");
+    assert!(!told.contains("note_delivered heard"), "{told}");
+}
+
+#[test]
+fn a_child_takes_what_its_parent_passes_on_once() {
+    let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
+    let told = relay(1, NoteKind::Steer, "mind the gap");
+    rig.command(told.clone());
+    assert!(rig.told().contains("note_queued"), "{}", rig.told());
+    rig.command(told);
+    assert_eq!(rig.told(), "[] ", "known");
+    assert_eq!(rig.state.child_end().heard, Some(1));
+    rig.command(Command::Cancel { reason: String::new() });
+    let late = rig.command(relay(2, NoteKind::Interrupt, "late")).refusal();
+    assert!(late.contains("cancelled"), "{late}");
+    assert_eq!(rig.state.child_end().heard, Some(1), "its parent keeps what it refused");
+}
+
+fn relay(number: u64, kind: NoteKind, text: &str) -> Command {
+    Command::Relay { number, note: Note { kind, text: text.to_owned() } }
 }
 
 #[test]

@@ -83,10 +83,7 @@ impl<P: Perform> Supervisor<P> {
             }
             command if is_here => self.backlog.push(delivery(&child, command.into())),
             Command::Cancel { .. } => self.errands.push((child, command)),
-            Command::Allot(_)
-            | Command::Steer { .. }
-            | Command::Interrupt { .. }
-            | Command::FollowUp { .. } => self.tell_at_rest(&child, command),
+            Command::Allot(_) | Command::Relay { .. } => self.tell_at_rest(&child, command),
             // Whoever rests has nothing to be stopped or held.
             _ => {}
         }
@@ -149,7 +146,7 @@ impl<P: Perform> Supervisor<P> {
 
     /// Tells the task whose step began this one what it has spent, once it has ended and nobody waits for it: otherwise that
     /// would be charged to nobody.
-    fn report_end(&mut self, child: &TaskId) -> Result<(), SupervisorError> {
+    pub(super) fn report_end(&mut self, child: &TaskId) -> Result<(), SupervisorError> {
         let Some((parent, report)) = self.what_was_spent(child) else { return Ok(()) };
         if report.ended.is_none() {
             return Ok(());

@@ -265,7 +265,7 @@ fn is_visible(command: &Command, task: &TaskAudit) -> bool {
         }
         Command::NoteIntegration(_) => task.state.data().integrated.is_some(),
         Command::Dispatch(order) => task.state.data().children.contains_key(&order.child),
-        Command::ChildReport(_) | Command::Allot(_) => true,
+        Command::ChildReport(_) | Command::Allot(_) | Command::Relay { .. } => true,
         Command::Compact { focus } => {
             some(&|kind| *kind == EventKind::CompactionAsked { focus: focus.clone() })
         }
