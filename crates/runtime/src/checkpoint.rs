@@ -224,7 +224,7 @@ impl<'s> Store<'s> {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let beside = with_end(&self.path, &format!(".making-{}-{number}", std::process::id()));
         let wrong = |error: std::io::Error| format!("cannot use {}: {error}", self.path.display());
-        for folder in ["info", "objects/info", "objects/pack", "refs/heads", "refs/tags"] {
+        for folder in ["info", "objects/pack", "refs/heads"] {
             fs::create_dir_all(beside.join(folder)).map_err(wrong)?;
         }
         for (name, text) in EMPTY {

@@ -811,7 +811,7 @@ impl Repository {
             return false;
         }
         let place: [OsString; 2] = ["-C".into(), path.into()];
-        let fill = ["reset", "--hard", "--quiet", "--no-recurse-submodules"].map(OsString::from);
+        let fill = sandbox::git::FILL.map(OsString::from);
         let filled = self.git.run(place.into_iter().chain(fill)).is_ok();
         if !filled {
             plain.take_back_worktree(task, path);

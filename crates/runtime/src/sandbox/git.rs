@@ -39,6 +39,11 @@ const SHARED: [&str; 19] = [
 /// Words that settings of the plain kind do not have.
 const NOT_PLAIN: [&str; 4] = ["[extensions", "[filter", "[include", "worktree="];
 
+/// What has git give a new working tree its files. A reset, which git itself begins one with, would also write down that it
+/// was one, and lock all that it might have changed.
+pub(crate) const FILL: [&str; 5] =
+    ["read-tree", "--reset", "-u", "--no-recurse-submodules", "HEAD"];
+
 /// The repository that a folder is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Repository {
@@ -517,7 +522,7 @@ mod tests {
         }
         let repository = Repository::find(&main).unwrap();
         repository.add_worktree("ours", &ours, "n/ours").unwrap();
-        git(&ours, &["reset", "-q", "--hard"]);
+        git(&ours, &FILL);
         git(&main, &["worktree", "add", "-q", theirs.to_str().unwrap(), "n/theirs"]);
         let known = |name: &str| {
             let about = main.join(".git/worktrees").join(name);
@@ -534,7 +539,14 @@ mod tests {
             found.sort();
             found
         };
-        assert_eq!(known("ours"), known("theirs"));
+        // That a reset began it is nothing to remember.
+        let mut as_git = known("theirs");
+        as_git.retain(|(name, _)| name != "ORIG_HEAD" && name != "logs");
+        assert_eq!(known("ours"), as_git);
+        let tree = |folder: &Path| fs::read(folder.join("a")).unwrap();
+        assert_eq!(tree(&ours), tree(&theirs));
+        git(&ours, &["diff", "--quiet", "HEAD"]);
+        git(&ours, &["diff", "--quiet", "--cached", "HEAD"]);
         assert_eq!(
             fs::read_to_string(ours.join(".git")).unwrap().replace("ours", "theirs"),
             fs::read_to_string(theirs.join(".git")).unwrap()
