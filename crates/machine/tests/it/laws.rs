@@ -692,12 +692,7 @@ impl Ledger {
                 Effect::CallModel { call, .. } => self.check_conversation(&call.messages),
                 Effect::Consult { request, .. } => self.check_observed(&request["params"]),
                 Effect::AnswerRequest { key, answer: Ok(result), .. } => {
-                    // One that is refused ends where it was asked for.
-                    let at_once = output.events.iter().find_map(|event| match &event.kind {
-                        EventKind::ToolEnded { call, .. } => Some(call),
-                        _ => None,
-                    });
-                    let call = self.asked.get(key).or(at_once);
+                    let call = self.asked.get(key);
                     assert_eq!(call.and_then(|call| self.results.get(call)), Some(result), "{key}");
                 }
                 _ => {}
@@ -778,6 +773,16 @@ impl Ledger {
             if let Effect::AnswerRequest { key, answer: Ok(result), .. } = effect {
                 let first = self.answers.entry(key.clone()).or_insert_with(|| result.clone());
                 assert_eq!(first, result, "{key} is answered in two ways");
+                // One that is refused ends where it was asked for, and is never seen open.
+                let refused = output.events.iter().find_map(|event| match &event.kind {
+                    EventKind::ToolEnded { call, result: ended, .. } if ended == result => {
+                        Some(*call)
+                    }
+                    _ => None,
+                });
+                if let Some(call) = refused {
+                    self.asked.entry(key.clone()).or_insert(call);
+                }
             }
         }
         let data = state.data();
