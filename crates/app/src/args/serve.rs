@@ -1,15 +1,16 @@
 //! Arguments of `mcp` and `acp`: drivetrain as a server of other programs.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use machine::time::Span;
 
 use super::{CheckArgs, Limits, PlaceArgs, WallArgs, count, money};
 
 /// Arguments of `mcp`.
 #[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("worker").required(true).multiple(true).args(["agent", "model"])))]
 pub(crate) struct McpArgs {
     /// A coding agent that may work on tasks (repeatable); the first worker named is the default
-    #[arg(long, value_name = "NAME", required_unless_present = "model")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) agent: Vec<String>,
 
     /// A model that may work on tasks (repeatable)
@@ -71,9 +72,10 @@ pub(crate) struct McpArgs {
 
 /// Arguments of `acp`.
 #[derive(Debug, Clone, Args)]
+#[command(group(ArgGroup::new("worker").required(true).multiple(true).args(["agent", "model"])))]
 pub(crate) struct AcpArgs {
     /// The model to talk to; script/FILE plays a script, without a network or a key
-    #[arg(long, value_name = "PROVIDER/NAME", required_unless_present = "agent")]
+    #[arg(long, value_name = "PROVIDER/NAME")]
     pub(crate) model: Option<String>,
 
     /// Let this coding agent work: claude, codex, gemini, opencode or one of your own; --model is then its model
