@@ -167,30 +167,36 @@ pub fn without_key(path: &str) -> String {
     if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
 }
 
-/// The model that a request asks, as it names it; empty if it does not say, or says several.
-pub fn model(speaks: Speaks, path: &str, body: &[u8]) -> String {
-    if speaks == Speaks::GoogleGenerate {
+/// The model that a request asks, as it names it. The error says, in words for whoever asks, why what it costs cannot be
+/// counted.
+pub fn asked(speaks: Speaks, path: &str, body: &[u8]) -> Result<String, &'static str> {
+    if speaks == Speaks::OpenAiResponses {
+        refuse_background(body)?;
+    }
+    let model = if speaks == Speaks::GoogleGenerate {
         let path = path.split('?').next().unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
-        return name.split(':').next().unwrap_or_default().to_owned();
+        name.split(':').next().unwrap_or_default().to_owned()
+    } else {
+        named::model(body)
+    };
+    if model.is_empty() {
+        return Err("what it costs is not known: a question names one \"model\"");
     }
-    named::model(body)
+    Ok(model)
 }
 
-/// Why a request cannot be counted, in words for whoever asks; none if it can. An answer of OpenAI's that is made in the
-/// background is fetched later, by a path that does not pass, and what it cost is told there alone.
-pub fn uncounted(speaks: Speaks, body: &[u8]) -> Option<&'static str> {
-    if speaks != Speaks::OpenAiResponses {
-        return None;
-    }
+/// An answer of OpenAI's that is made in the background is fetched later, by a path that does not pass, and what it cost is
+/// told there alone.
+fn refuse_background(body: &[u8]) -> Result<(), &'static str> {
     let is_later = |said: &Value| !matches!(said, Value::Bool(false) | Value::Null);
-    match named::all(body, "background") {
-        Some(said) if said.iter().any(is_later) => {
-            Some("an answer in the background cannot be counted: ask without \"background\": true")
-        }
-        Some(_) => None,
-        None => Some("this is no question in JSON"),
+    let said = named::all(body, "background").ok_or("this is no question in JSON")?;
+    if said.iter().any(is_later) {
+        return Err(
+            "an answer in the background cannot be counted: ask without \"background\": true",
+        );
     }
+    Ok(())
 }
 
 /// Header fields that carry keys: none of them passes.

@@ -8,7 +8,7 @@ use machine::policy::hosts::Host;
 use machine::policy::price::{self, Price};
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response};
-use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, model, uncounted, wish, without_key};
+use wire::gateway::{Api, KEY_FIELDS, Speaks, Tap, Wish, asked, wish, without_key};
 use wire::model::recording::{Cover, Question};
 use wire::proxy::head::{Form, Request, Wish as Asked};
 
@@ -75,25 +75,17 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         let told = format!("this agent has no key for {}: set {}", api.name(), api.key_variable());
         return refuse(connection, api, 400, &told, request.keeps).await;
     };
-    if let Wish::Ask(speaks) = wish
-        && let Some(told) = uncounted(speaks, &body)
-    {
-        return refuse(connection, api, 400, told, request.keeps).await;
-    }
     let path = without_key(path);
     let speaks = match wish {
         Wish::Ask(speaks) => Some(speaks),
         Wish::Free => None,
     };
-    let model = speaks.map(|speaks| model(speaks, &path, &body));
-    if model.as_ref().is_some_and(String::is_empty) {
-        let told = "what it costs is not known: a question names one \"model\"";
-        return refuse(connection, api, 400, told, request.keeps).await;
-    }
-    let model = model.unwrap_or_default();
+    let model = match speaks.map(|speaks| asked(speaks, &path, &body)).transpose() {
+        Ok(model) => model.unwrap_or_default(),
+        Err(told) => return refuse(connection, api, 400, told, request.keeps).await,
+    };
     let bytes = body.len() as u64;
-    let asked = network::first(connection.gone(), shared.ask(bytes)).await;
-    let (number, hear) = match asked {
+    let (number, hear) = match network::first(connection.gone(), shared.ask(bytes)).await {
         Some(Ok(asked)) => asked,
         Some(Err(reason)) => {
             return refuse(connection, api, 400, &reason, request.keeps).await;

@@ -138,6 +138,7 @@ fn addresses_keys_and_models_are_those_of_the_provider() {
         "/v1beta/models/x:countTokens?alt=sse"
     );
     assert_eq!(without_key("/a?key=abc"), "/a");
+    let model = |speaks, path: &str, body: &[u8]| asked(speaks, path, body).unwrap_or_default();
     assert_eq!(model(Speaks::GoogleGenerate, "/v1beta/models/g-1:generateContent?x", b""), "g-1");
     let cheap = "/v1beta/models/dear:generateContent?alt=/cheap:x";
     assert_eq!(model(Speaks::GoogleGenerate, cheap, b""), "dear");
@@ -155,20 +156,25 @@ fn addresses_keys_and_models_are_those_of_the_provider() {
 
 #[test]
 fn an_answer_that_is_fetched_later_is_not_asked_for() {
-    let refused = |body: &str| uncounted(Speaks::OpenAiResponses, body.as_bytes()).is_some();
+    let ask = |speaks, body: &str| asked(speaks, "/v1/responses", body.as_bytes());
+    let refused = |body: &str| {
+        ask(Speaks::OpenAiResponses, body).is_err_and(|why| !why.contains("names one"))
+    };
     for body in [
         r#"{"model":"m","background":true}"#,
-        r#"{"background":true,"background":false}"#,
-        r#"{"background":false} {"background":true}"#,
-        r#"{"back\u0067round":1}"#,
+        r#"{"model":"m","background":true,"background":false}"#,
+        r#"{"model":"m","background":false} {"background":true}"#,
+        r#"{"model":"m","back\u0067round":1}"#,
         "no question",
         "",
     ] {
         assert!(refused(body), "{body}");
     }
-    let deep = format!(r#"{{"input":{}{}}}"#, "[".repeat(1000), "]".repeat(1000));
-    for body in [r#"{"model":"m","background":false}"#, r#"{"background":null}"#, "{}", &deep] {
-        assert!(!refused(body), "{body}");
+    let deep = format!(r#"{{"model":"m","input":{}{}}}"#, "[".repeat(1000), "]".repeat(1000));
+    for body in [r#"{"model":"m","background":false}"#, r#"{"model":"m","background":null}"#, &deep]
+    {
+        assert_eq!(ask(Speaks::OpenAiResponses, body).as_deref(), Ok("m"), "{body}");
     }
-    assert_eq!(uncounted(Speaks::OpenAiChat, br#"{"background":true}"#), None);
+    assert!(ask(Speaks::OpenAiResponses, "{}").is_err(), "it names no model");
+    assert!(ask(Speaks::OpenAiChat, r#"{"model":"m","background":true}"#).is_ok());
 }
