@@ -15,7 +15,7 @@ fn short_of_room() -> (TestEnvironment, PathBuf) {
     let path = std::env::var_os("PATH").unwrap();
     let real = std::env::split_paths(&path).map(|at| at.join("git")).find(|git| git.is_file());
     let script = format!(
-        "#!/bin/sh\ncase \" $* \" in *' reset --hard '*) asked=reset;; *' worktree add '*) asked=worktree;; *' read-tree -u '*) asked=read-tree;; esac\n\
+        "#!/bin/sh\ncase \" $* \" in *' read-tree --reset '*) asked=fill;; *' worktree add '*) asked=worktree;; *' read-tree -u '*) asked=read-tree;; esac\n\
          if [ -n \"$asked\" ] && rm {}/$asked 2>/dev/null; then echo 'error: unable to write file big' >&2; exit 128; fi\n\
          exec {} \"$@\"\n",
         folder.display(),
@@ -36,7 +36,7 @@ fn a_disk_that_is_full_for_a_while_ends_no_task() {
     let more = "[[acceptance]]\nkind = \"shell\"\ncommand = \"grep -q new file.txt\"\n";
     place.worktree_steps("task.toml", &["echo new > file.txt"], more);
     // The second is the way of git itself, where the first did not work.
-    for asked in ["reset", "worktree", "read-tree"] {
+    for asked in ["fill", "worktree", "read-tree"] {
         std::fs::write(wishes.join(asked), "").unwrap();
     }
     let ran = place.run(&["run", "task.toml"]);
