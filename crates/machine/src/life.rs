@@ -351,6 +351,7 @@ impl Step<'_> {
                 | Phase::Escalated { .. }
         ) {
             self.close_requests("somebody else decides");
+            self.keep_untold_notes();
             self.cancel_children("somebody else decides in the task that began it");
             self.stop(|pending| !matches!(pending, Pending::Deadline));
             self.state.data.phase = Phase::Ready;

@@ -74,6 +74,21 @@ impl Step<'_> {
     pub(crate) fn take_back_notes(&mut self, child: &TaskId) {
         let known = self.state.data.children.get_mut(child);
         let notes = known.map(|known| std::mem::take(&mut known.untold)).unwrap_or_default();
+        self.queue_notes(notes);
+    }
+
+    /// Nobody goes on with the children of steps: what none of them was told is for whoever decides from here on.
+    pub(crate) fn keep_untold_notes(&mut self) {
+        let mut notes = Vec::new();
+        for child in self.state.data.children.values_mut() {
+            let told =
+                usize::try_from(child.told.saturating_sub(child.heard)).unwrap_or(usize::MAX);
+            notes.append(&mut child.untold.split_off(told.min(child.untold.len())));
+        }
+        self.queue_notes(notes);
+    }
+
+    fn queue_notes(&mut self, notes: Vec<Note>) {
         for note in notes {
             // What concerned both is with this one already.
             if !self.state.data.notes.contains(&note) {

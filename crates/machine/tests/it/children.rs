@@ -450,6 +450,20 @@ fn what_a_child_did_not_hear_before_it_ended_is_for_whoever_goes_on() {
 }
 
 #[test]
+fn what_no_child_was_told_is_for_whoever_decides_after_a_hand_over() {
+    let mut rig = with_a_task(Budget::default(), json!({}));
+    rig.driven();
+    rig.command(Command::Steer { text: "told at once".to_owned() });
+    rig.heard(1, None).command(Command::Detach { reason: String::new() });
+    rig.command(Command::Steer { text: "mind the gap".to_owned() });
+    let turns = json!({ "turns": [[read("a")]] });
+    rig.command(Command::HandOver(DriverSpec::new("scripted", turns))).attach(false);
+    let told = rig.told();
+    assert!(told.contains("note_delivered mind the gap"), "{told}");
+    assert!(!told.contains("told at once"), "{told}");
+}
+
+#[test]
 fn a_child_takes_what_its_parent_passes_on_once() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
     let told = relay(1, NoteKind::Steer, "mind the gap");
