@@ -159,11 +159,8 @@ impl Place {
             Anchor::Home => home,
             Anchor::Name | Anchor::Root => None,
         };
-        // What is above a folder has the shorter name, and that is seen without looking at each part of both.
-        let is_above = |folder: &str| {
-            (self.is_pattern || absolute.len() < folder.len()) && holds(absolute, folder, by)
-        };
-        if whole && reach == Reach::Wide && anchor.is_some_and(is_above) {
+        if whole && reach == Reach::Wide && anchor.is_some_and(|anchor| holds(absolute, anchor, by))
+        {
             return Fit::Maybe;
         }
         let from_anchor = match pattern.anchor() {
