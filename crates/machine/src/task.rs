@@ -197,6 +197,15 @@ pub enum Criterion {
     },
 }
 
+/// What there must be of the time before a task, for a criterion that compares with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// A commit, of which paths and lines are read: a worktree begins at one, and so may a folder that is worked in in place.
+    Commit,
+    /// All its files, to run a command on: only those of a worktree are kept.
+    Files,
+}
+
 /// What a criterion is, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -299,6 +308,25 @@ impl Criterion {
             }
         }
         any
+    }
+
+    /// What it compares with; none if it looks at what is handed over alone.
+    pub fn compares_with(&self) -> Option<Before> {
+        match self {
+            Criterion::Shell { red_first: true, .. }
+            | Criterion::Custom(CustomCheck::TestsNotFewer { .. }) => Some(Before::Files),
+            Criterion::Protect { .. }
+            | Criterion::Custom(
+                CustomCheck::GitClean
+                | CustomCheck::NoPathsTouched { .. }
+                | CustomCheck::OnlyPathsTouched { .. }
+                | CustomCheck::MaxDiffLines { .. },
+            ) => Some(Before::Commit),
+            Criterion::Shell { .. }
+            | Criterion::File { .. }
+            | Criterion::Judge { .. }
+            | Criterion::Custom(CustomCheck::Plugin { .. }) => None,
+        }
     }
 
     /// Whether a task can fail by it: all but an opinion that is only told.

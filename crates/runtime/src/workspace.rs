@@ -120,6 +120,11 @@ pub fn has_commits(folder: &Path) -> bool {
     git.run(place.into_iter().chain(words)).map_or(true, |first| !first.is_empty())
 }
 
+/// Whether a task that works in this folder in place begins at a commit.
+pub fn begins_at_commit(folder: &Path) -> bool {
+    Repository::look(folder).is_ok()
+}
+
 fn in_place(folder: &Path) -> Result<Workspace, String> {
     let base = Repository::look(folder).ok().map(|repository| repository.head);
     Ok(Workspace { kind: WorkspaceKind::InPlace, path: Some(text(folder)?), branch: None, base })

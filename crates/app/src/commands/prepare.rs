@@ -10,7 +10,7 @@ use machine::file::task::TaskFile;
 use machine::policy::budget::Budget;
 use machine::policy::recovery::Recovery;
 use machine::policy::sandbox::{Level, SandboxSpec, Wishes};
-use machine::task::{Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
+use machine::task::{Before, Criterion, DriverSpec, TaskSpec, WorkspaceKind, WorkspaceSpec};
 use runtime::agent::login::NoWay;
 use runtime::home::Home;
 use runtime::library::Library;
@@ -83,7 +83,6 @@ pub(crate) fn complete(
         // One of several may have no key: another can take its place.
         missing.clear();
     }
-    check_red_first(&task, &folder)?;
     missing.extend(library.settle_judges(&task.acceptance, max_usd, &folder)?);
     if !options.replays {
         require_keys(&missing)?;
@@ -100,7 +99,7 @@ pub(crate) fn complete(
             folder.to_string_lossy()
         ))
     })?;
-    Ok(TaskSpec {
+    let spec = TaskSpec {
         goal,
         driver,
         budget,
@@ -115,7 +114,9 @@ pub(crate) fn complete(
         forked_from: None,
         contest: None,
         dispatch: None,
-    })
+    };
+    check_before(&spec)?;
+    Ok(spec)
 }
 
 /// A task whose agent or plugin is not there does not begin. One of several may be missing: another can take its place.
@@ -286,20 +287,45 @@ fn kind_of(place: &PlaceArgs) -> Option<WorkspaceKind> {
     }
 }
 
-/// What must fail on the files before needs them kept, and only a worktree's are.
-fn check_red_first(task: &TaskFile, folder: &Path) -> Result<(), CommandError> {
-    let compares = |check: &Criterion| matches!(check, Criterion::Shell { red_first: true, .. });
-    let has_worktree = match task.workspace.kind {
-        Some(kind) => kind == WorkspaceKind::Worktree,
-        None => in_repository(folder),
-    };
-    if has_worktree || !task.acceptance.iter().any(compares) {
+/// A criterion that compares with what was there before could only fail where nothing of that is known: better said now
+/// than once the work is done.
+fn check_before(spec: &TaskSpec) -> Result<(), CommandError> {
+    let compares = |check: &Criterion| check.compares_with().map(|before| (before, check.title()));
+    let compared: Vec<(Before, String)> = spec.criteria().iter().filter_map(compares).collect();
+    if compared.is_empty() {
         return Ok(());
     }
-    let message = "red_first runs a command on the files as they were before, and only a task in a worktree has \
-                   them kept";
+    let folder = Path::new(&spec.folder);
+    let has_worktree = match spec.workspace.kind {
+        Some(kind) => kind == WorkspaceKind::Worktree,
+        None => runtime::workspace::has_commits(folder),
+    };
+    if has_worktree {
+        return Ok(());
+    }
+    if let Some((_, title)) = compared.iter().find(|(before, _)| *before == Before::Files) {
+        let message = format!(
+            "the criterion \"{title}\" runs a command on the files as they were before, and only a task in a \
+             worktree has them kept"
+        );
+        return Err(CommandError::new(Kind::Configuration, message).hint(
+            "run git init and make a commit, and leave --in-place out; or leave the criterion out",
+        ));
+    }
+    let is_in_place = spec.workspace.kind != Some(WorkspaceKind::None);
+    if is_in_place && runtime::workspace::begins_at_commit(folder) {
+        return Ok(());
+    }
+    let lacks = match is_in_place {
+        true => format!("{} is not in a git repository with a commit", folder.display()),
+        false => "a task without a workspace has none".to_owned(),
+    };
+    let title = &compared[0].1;
+    let message = format!(
+        "the criterion \"{title}\" compares with the commit that the task begins at, and {lacks}"
+    );
     Err(CommandError::new(Kind::Configuration, message)
-        .hint("run git init and make a commit, and leave --in-place out; or leave red_first out"))
+        .hint("run git init and make a commit, or leave the criterion out"))
 }
 
 /// A worktree needs a repository, and git; whether it has a commit is seen when it is made.

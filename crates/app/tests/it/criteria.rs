@@ -266,9 +266,35 @@ fn criteria_about_paths_work_in_place_and_say_so_where_they_cannot() {
         format!("{}{in_place}", custom("name = \"no_paths_touched\"\npaths = [\"tests/**\"]"));
     let seen = worked(&place, "echo x > tests/a.sh", &none);
     assert!(!seen.passed && seen.evidence.contains("changed tests/a.sh"), "{}", seen.evidence);
-    let bare = TestEnvironment::new();
-    let seen = worked(&bare, "true", &none);
-    assert!(!seen.passed && seen.evidence.contains("nothing to compare with"), "{}", seen.evidence);
+}
+
+#[test]
+fn a_criterion_that_could_only_fail_for_want_of_a_base_keeps_its_task_from_beginning() {
+    let paths = custom("name = \"no_paths_touched\"\npaths = [\"tests/**\"]");
+    let lines = custom("name = \"max_diff_lines\"\nlines = 3");
+    let tests = custom("name = \"tests_not_fewer\"\ncommand = \"ls\"");
+    let protected = "[workspace]\nprotect = [\"tests/**\"]\n";
+    let refused = |place: &TestEnvironment, rest: &str, lacks: &str| {
+        place.write("../task.toml", &task("echo x >> ran.txt", rest));
+        let ran = place.run(&["run", "../task.toml"]);
+        assert_eq!(ran.code, 2, "{rest}: {}", ran.err);
+        assert!(ran.err.contains(lacks), "{rest}: {}", ran.err);
+        assert!(!place.folder().join("ran.txt").exists(), "{rest}");
+    };
+    let no_repository = TestEnvironment::new();
+    let no_commit = TestEnvironment::new();
+    git(&no_commit, &["init", "-q"]);
+    for place in [&no_repository, &no_commit] {
+        for rest in [&paths, &lines, protected] {
+            refused(place, rest, "is not in a git repository with a commit");
+        }
+        refused(place, &tests, "only a task in a worktree has them kept");
+    }
+    let place = repository(&[("tests/a.sh", "true\n")]);
+    let in_place = "[workspace]\nkind = \"in_place\"\n";
+    refused(&place, &format!("{tests}{in_place}"), "only a task in a worktree has them kept");
+    let none = "[workspace]\nkind = \"none\"\n";
+    refused(&place, &format!("{paths}{none}"), "a task without a workspace has none");
 }
 
 #[test]
