@@ -311,6 +311,7 @@ fn summary(
         stopped: &[],
         full: None,
         receipt: receipt.as_ref().map(Receipt::short),
+        applied: None,
         now: locate::now(),
     };
     Ok(why::summary(&subject, outcome, reason))

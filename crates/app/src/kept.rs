@@ -84,7 +84,7 @@ impl<'a> Kept<'a> {
             format!(
                 "checkpoint {} is from before the task was put on {branch} at {}: what others had brought there is not in it",
                 point.number,
-                commit.get(..10).unwrap_or(&commit)
+                view::text::commit(&commit)
             )
         }))
     }

@@ -20,6 +20,7 @@ use runtime::receipt;
 use runtime::room;
 use runtime::station::Station;
 use runtime::supervisor::SupervisorError;
+use runtime::workspace::upkeep;
 use serde_json::{Value, json};
 use view::story::Story;
 use view::why::Subject;
@@ -80,6 +81,8 @@ pub(crate) struct Task {
     pub(crate) full: Option<String>,
     /// The evidence, if it is verified.
     pub(crate) receipt: Option<Receipt>,
+    /// The branch and the commit that have its change; not looked for at a glance.
+    pub(crate) applied: Option<(String, String)>,
 }
 
 impl Task {
@@ -96,6 +99,7 @@ impl Task {
             stopped: &self.stopped,
             full: self.full.as_deref(),
             receipt: self.receipt.as_ref().map(Receipt::short),
+            applied: self.applied.as_ref().map(|(branch, commit)| (&**branch, &**commit)),
             now: now(),
         }
     }
@@ -122,6 +126,9 @@ impl Task {
         row["verdict"] = json!(self.story.verdict);
         if let Some(receipt) = &self.receipt {
             row["receipt"] = json!(receipt.id);
+        }
+        if let Some((branch, commit)) = &self.applied {
+            row["applied"] = json!({ "branch": branch, "commit": commit });
         }
         row
     }
@@ -205,6 +212,9 @@ impl Records {
         let mut task = self.as_seen(&row, host.state, story);
         task.full = task.driven_by.and_then(|_| self.full_disk_of(&task.state));
         task.receipt = receipt::of_records(id, &loaded, Arc::clone(&self.registry)).ok();
+        let result = task.state.data().result();
+        task.applied = result
+            .and_then(|result| upkeep::handed_over(id.as_str(), self.home.root(), &result.name));
         Ok(task)
     }
 
@@ -229,7 +239,8 @@ impl Records {
         }
         let interrupted =
             state.data().owner_lost && !matches!(state.standing(), Standing::Finished { .. });
-        Task { driven_by, interrupted, stopped, full: None, state, story, receipt: None }
+        let (full, receipt, applied) = (None, None, None);
+        Task { driven_by, interrupted, stopped, full, state, story, receipt, applied }
     }
 
     /// The folder that keeps its process waiting: such a process cannot record that it waits.

@@ -77,7 +77,7 @@ pub fn entry(entry: &Entry, goal: &str) -> Vec<Line> {
     let said = match &entry.stage {
         Stage::Waiting => format!("waits to be put into {branch}"),
         Stage::Integrating => format!("is being put into {branch}"),
-        Stage::Integrated { commit, .. } => format!("is in {branch}, as {}", short(commit)),
+        Stage::Integrated { commit, .. } => format!("is in {branch}, as {}", text::commit(commit)),
         Stage::Reopened { reason, .. } => format!("was reopened: {}", text::visible(reason)),
         Stage::Refused { reason, .. } => {
             format!("cannot be put into {branch}: {}", text::visible(reason))
@@ -116,10 +116,6 @@ pub fn message(goal: &str, task: &str, tree: &str) -> String {
     let body = body.join("\n");
     let body = if body.trim().is_empty() { String::new() } else { format!("{}\n\n", body.trim()) };
     format!("{subject}\n\n{body}Drivetrain-Task: {task}\nDrivetrain-Tree: {tree}\n")
-}
-
-fn short(commit: &str) -> &str {
-    commit.get(..10).unwrap_or(commit)
 }
 
 #[cfg(test)]

@@ -143,6 +143,11 @@ pub fn counted(count: usize, word: &str) -> String {
     format!("{count} {}", plural(count, word))
 }
 
+/// As much of the name of a commit or a checkpoint as tells it from others.
+pub fn commit(name: &str) -> &str {
+    name.get(..10).unwrap_or(name)
+}
+
 /// The text as one word for a shell, quoted where it has to be.
 pub fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);

@@ -250,14 +250,14 @@ impl Transcript {
                 one(Tone::Bad, format!("no checkpoint: {}", text::visible(reason)))
             }
             EventKind::RollBackAsked { to } => {
-                let to = to.get(..10).unwrap_or(to);
+                let to = text::commit(to);
                 one(Tone::Strong, format!("the workspace goes back to checkpoint {to}"))
             }
             EventKind::RollBackFailed { to, reason } => one(
                 Tone::Bad,
                 format!(
                     "the workspace cannot go back to {}: {}",
-                    to.get(..10).unwrap_or(to),
+                    text::commit(to),
                     text::visible(reason)
                 ),
             ),
@@ -272,7 +272,7 @@ impl Transcript {
                 format!(
                     "goes on together with {} at {}",
                     text::visible(branch),
-                    text::visible(commit.get(..10).unwrap_or(commit))
+                    text::visible(text::commit(commit))
                 ),
             ),
             EventKind::Integrated { branch, commit, .. } => one(
@@ -280,7 +280,7 @@ impl Transcript {
                 format!(
                     "integrated in {} as {}",
                     text::visible(branch),
-                    text::visible(commit.get(..10).unwrap_or(commit))
+                    text::visible(text::commit(commit))
                 ),
             ),
             EventKind::ChildDispatched { child, goal } => {

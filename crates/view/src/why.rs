@@ -49,6 +49,8 @@ pub struct Subject<'a> {
     pub full: Option<&'a str>,
     /// The short id of its receipt, if it is verified.
     pub receipt: Option<&'a str>,
+    /// The user's branch and the commit in it that have its change.
+    pub applied: Option<(&'a str, &'a str)>,
     /// This moment.
     pub now: Timestamp,
 }
@@ -74,6 +76,7 @@ pub fn lines(subject: &Subject<'_>) -> Vec<Line> {
         lines.push(Line::plain(format!("workspace  {}", place(workspace))));
     }
     lines.extend(receipt(subject));
+    lines.extend(handed_over(subject));
     lines.extend(records_lost(data));
     if !matches!(subject.standing, Standing::Finished { .. }) {
         lines.extend(standing_answers(data));
@@ -112,6 +115,17 @@ fn records_lost(data: &Data) -> Option<Line> {
     let records = text::counted(lost, "record");
     let said = format!("journal    was damaged and lost {records} of what was done");
     Some(Line::new(Tone::Bad, said))
+}
+
+/// Where its change is, once it was handed over.
+fn handed_over(subject: &Subject<'_>) -> Option<Line> {
+    let integrated = subject.data.integrated.as_ref();
+    let integrated = integrated.map(|done| (done.branch.as_str(), done.commit.as_str()));
+    let (how, (branch, commit)) = match (subject.applied, integrated) {
+        (Some(done), _) => ("applied    to", done),
+        (None, done) => ("integrated in", done?),
+    };
+    Some(Line::plain(format!("{how} {} as {}", text::visible(branch), text::commit(commit))))
 }
 
 /// The evidence for its verdict.
@@ -473,7 +487,8 @@ fn after(subject: &Subject<'_>, outcome: Outcome) -> Vec<Next> {
                 .filter(|workspace| workspace.kind == WorkspaceKind::Worktree);
             let look =
                 worktree.map(|_| Next::new(format!("drivetrain diff {id}"), "what it changed"));
-            let proven = worktree.filter(|_| outcome == Outcome::Verified);
+            let is_theirs = subject.applied.is_some() || data.integrated.is_some();
+            let proven = worktree.filter(|_| outcome == Outcome::Verified && !is_theirs);
             let hand = proven.map(|_| {
                 Next::new(format!("drivetrain apply {id}"), "bring its change into your checkout")
             });

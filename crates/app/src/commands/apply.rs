@@ -105,10 +105,12 @@ pub(crate) fn run(args: &ApplyArgs, json: bool) -> Result<u8, CommandError> {
     let branch = text::visible(&applied.branch);
     let count = format!("{} {}", applied.paths, text::plural(applied.paths, "path"));
     let said = match &applied.how {
-        How::Committed(commit) => format!("{branch} has commit {}: {count} changed", short(commit)),
+        How::Committed(commit) => {
+            format!("{branch} has commit {}: {count} changed", text::commit(commit))
+        }
         How::Staged => format!("{count} changed in your files and index; nothing is committed"),
         How::Already(Some(commit)) => {
-            format!("already applied: {branch} has commit {}", short(commit))
+            format!("already applied: {branch} has commit {}", text::commit(commit))
         }
         How::Already(None) if args.no_commit => {
             format!("already applied: {branch} or your index has every change of the task")
@@ -134,10 +136,6 @@ fn stopped_by_signals(cancel: Cancel) -> Result<(), CommandError> {
     let mut signals = signals::listen().map_err(failed)?;
     let hear = move || signals.forever().for_each(|_| cancel.trigger());
     std::thread::Builder::new().name("signals".to_owned()).spawn(hear).map(drop).map_err(failed)
-}
-
-fn short(commit: &str) -> &str {
-    commit.get(..10).unwrap_or(commit)
 }
 
 /// The winner of a race that the task took part in and did not win.

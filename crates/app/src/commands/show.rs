@@ -45,8 +45,11 @@ fn lines(task: &Task) -> Vec<Line> {
         field("workspace", transcript::place(workspace));
     }
     if let Some(integrated) = &data.integrated {
-        let commit = integrated.commit.get(..10).unwrap_or(&integrated.commit);
+        let commit = text::commit(&integrated.commit);
         field("integrated", format!("in {} as {commit}", text::visible(&integrated.branch)));
+    }
+    if let Some((branch, commit)) = &task.applied {
+        field("applied", format!("to {} as {}", text::visible(branch), text::commit(commit)));
     }
     if let Some(contest) = &data.spec.contest {
         field("race", race_words(contest, &data.id));

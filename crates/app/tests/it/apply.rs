@@ -81,6 +81,10 @@ fn what_is_handed_over_is_exactly_the_tree_that_was_verified_once() {
     let receipt = repository.json(&["receipt", &id])["id"].as_str().unwrap().to_owned();
     assert!(log.contains(&format!("Drivetrain-Receipt: {receipt}")), "{log}");
     let head = repository.git(&["rev-parse", "HEAD"]);
+    assert_eq!(repository.json(&["show", &id])["applied"]["commit"].as_str(), Some(&*head));
+    let why = repository.place.ok(&["why", &id]);
+    assert!(why.contains(&format!("applied    to main as {}", &head[..10])), "{why}");
+    assert!(!why.contains("drivetrain apply"), "{why}");
     let again = repository.json(&["apply", &id]);
     assert_eq!((&again["how"], again["commit"].as_str()), (&"already".into(), Some(head.as_str())));
     assert!(repository.place.ok(&["apply", &id]).contains("already applied"));
@@ -88,6 +92,16 @@ fn what_is_handed_over_is_exactly_the_tree_that_was_verified_once() {
     std::fs::remove_dir_all(repository.place.home().join("applied")).unwrap();
     assert_eq!(repository.json(&["apply", &id, "--merge"])["how"], "already");
     assert_eq!(repository.git(&["rev-parse", "HEAD"]), head);
+}
+
+#[test]
+fn what_was_applied_and_taken_back_is_not_said_to_be_there() {
+    let repository = Repository::new();
+    let id = proven(&repository);
+    repository.json(&["apply", &id]);
+    repository.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    assert!(repository.json(&["show", &id])["applied"].is_null());
+    assert!(repository.place.ok(&["why", &id]).contains("drivetrain apply"));
 }
 
 #[test]

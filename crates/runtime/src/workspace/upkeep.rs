@@ -162,6 +162,14 @@ pub fn applied(task: &str, state_home: &Path) -> Option<String> {
     holds(task, state_home, note.commit.as_ref()?).then_some(note.frozen)
 }
 
+/// The branch and the commit that have this checkpoint of a task, if it was handed over and the commit is still in a branch of
+/// the user's.
+pub fn handed_over(task: &str, state_home: &Path, checkpoint: &str) -> Option<(String, String)> {
+    let note = Note::read(task, state_home).filter(|note| note.done)?;
+    let commit = note.commit.filter(|_| note.frozen == checkpoint)?;
+    holds(task, state_home, &commit).then_some((note.branch, commit))
+}
+
 /// Whether a commit is in some branch of the repository of a task: not in a task's own.
 pub fn holds(task: &str, state_home: &Path, commit: &str) -> bool {
     let found =

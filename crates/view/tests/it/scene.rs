@@ -132,6 +132,7 @@ impl Scene {
             stopped: &[],
             full: None,
             receipt: None,
+            applied: None,
             now: Timestamp(self.now + 5000),
         }
     }

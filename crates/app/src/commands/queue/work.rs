@@ -234,7 +234,7 @@ impl Worker {
         let Integration { branch, commit, tree } = done;
         self.settle(task, Stage::Integrated { commit: commit.clone(), at: locate::now() })?;
         self.tally.integrated += 1;
-        let said = format!("is in it, as {}", commit.get(..10).unwrap_or(commit));
+        let said = format!("is in it, as {}", text::commit(commit));
         let more = json!({ "commit": commit, "tree": tree });
         self.tell("integrated", Tone::Good, task, branch, &said, more);
         Ok(())
