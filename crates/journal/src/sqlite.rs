@@ -74,7 +74,7 @@ impl SqliteJournal {
         let mut noted = Vec::new();
         let tips = folder.join(TIPS);
         let blank = is_blank(folder)?;
-        let witness = Witness::open(&tips, true)?;
+        let witness = begun(blank, Witness::open(&tips, true)?)?;
         rebuild::check_not_aside(folder, witness.as_ref())?;
         let witness = match witness {
             Some(witness) => witness,
@@ -139,9 +139,10 @@ impl SqliteJournal {
     }
 
     fn read_once(folder: &Path) -> Result<Self, JournalError> {
-        let witness = Witness::open(&folder.join(TIPS), false)?;
+        let blank = is_blank(folder)?;
+        let witness = begun(blank, Witness::open(&folder.join(TIPS), false)?)?;
         let mut noted = Vec::new();
-        let db = if is_blank(folder)? {
+        let db = if blank {
             rebuild::check_not_aside(folder, witness.as_ref())?;
             if let Some(witness) = &witness {
                 check_new(folder, witness)?;
@@ -389,6 +390,15 @@ fn is_blank(folder: &Path) -> Result<bool, JournalError> {
         Ok(data) => Ok(data.len() == 0),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(failure::file(&path, &error)),
+    }
+}
+
+/// The witness, unless nothing was ever written to it: a first start makes its file before all others, and may find a full
+/// disk or be killed before it has written any of it.
+fn begun(blank: bool, witness: Option<Witness>) -> Result<Option<Witness>, JournalError> {
+    match witness {
+        Some(witness) if blank && witness.length()? == 0 => Ok(None),
+        witness => Ok(witness),
     }
 }
 

@@ -533,6 +533,18 @@ fn harmless_things_are_not_called_damage() {
 }
 
 #[test]
+fn a_first_start_that_was_cut_short_leaves_no_damage() {
+    let folder = scratch();
+    // The disk was full, or the process was killed, after the file was made and before it was written.
+    std::fs::write(folder.path().join("tips"), "").unwrap();
+    assert_eq!(SqliteJournal::inspect(folder.path()).damages, []);
+    let mut journal = open(folder.path());
+    journal.commit(&[create("a", 1), record("a", 1, b"one")]).unwrap();
+    drop(journal);
+    assert_eq!(SqliteJournal::inspect(folder.path()).damages, []);
+}
+
+#[test]
 fn a_database_that_lost_its_last_page_keeps_the_tasks_that_have_nothing_there() {
     let folder = scratch();
     let mut journal = open(folder.path());
