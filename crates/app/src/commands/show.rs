@@ -2,6 +2,7 @@
 
 use machine::contest::{Contest, Standing, judge};
 use machine::id::TaskId;
+use machine::task::CriterionResult;
 use view::{Line, Tone, spend, tasks, text, transcript, why};
 
 use super::race::referee;
@@ -59,13 +60,16 @@ fn lines(task: &Task) -> Vec<Line> {
     if let Some(receipt) = &task.receipt {
         field("receipt", format!("{} (drivetrain receipt {})", receipt.short(), data.id));
     }
-    if !data.spec.acceptance.is_empty() {
+    let criteria = data.spec.criteria();
+    if !criteria.is_empty() {
         lines.push(Line::plain("criteria"));
     }
-    for criterion in &data.spec.acceptance {
+    // Two criteria may have one title: each has a result of its own, and those come in the order of the criteria.
+    let mut results: Vec<&CriterionResult> = task.story.verdict.iter().collect();
+    for criterion in criteria {
         let title = criterion.title();
-        let checked = task.story.verdict.iter().find(|result| result.title == title);
-        let shown = match checked {
+        let checked = results.iter().position(|result| result.title == title);
+        let shown = match checked.map(|place| results.remove(place)) {
             Some(result) => transcript::criterion(result, 0),
             None => vec![Line::plain(format!("not checked: {}", text::visible(&title)))],
         };

@@ -65,6 +65,28 @@ fn a_task_is_shown_whole() {
 }
 
 #[test]
+fn each_criterion_is_shown_with_its_own_result_and_so_is_what_is_protected() {
+    let environment = TestEnvironment::new();
+    environment.git(&["init", "--quiet"]);
+    environment.write("a", "1");
+    environment.commit_all("first");
+    let check = "[[acceptance]]\nkind = \"shell\"\ncommand = \"echo ok\"\n";
+    let wants = format!("{check}stdout = \"never said\"\n");
+    let more = format!("protect = [\"tests/**\"]\n{check}{wants}");
+    environment.worktree_steps("task.toml", &["mkdir tests; echo 1 > tests/new"], &more);
+    assert_eq!(environment.run(&["run", "task.toml", "--quiet"]).code, 10);
+    let shown = environment.ok(&["show", &environment.id()]);
+    let criteria = shown.lines().skip_while(|line| *line != "criteria").collect::<Vec<_>>();
+    insta::assert_snapshot!(environment.plain(&criteria.join("\n")), @"
+    criteria
+      passed: shell: echo ok (TIME)
+      failed, exit 0: shell: echo ok (TIME)
+      failed: protect: tests/** (TIME)
+    drivetrain why ID says more about how it stands
+    ");
+}
+
+#[test]
 fn init_writes_an_example_that_works_and_overwrites_nothing() {
     let environment = TestEnvironment::new();
     environment.write(".drivetrain/policy.toml", "# mine\n");
