@@ -87,6 +87,31 @@ fn each_criterion_is_shown_with_its_own_result_and_so_is_what_is_protected() {
 }
 
 #[test]
+fn times_are_told_where_the_zone_that_tz_names_is() {
+    let environment = TestEnvironment::new();
+    environment.run(&["run", "x", "--driver", "user", "--no-workspace", "--quiet"]);
+    // One zone: a time of the second form without a rule of its own before the footer, which says it all.
+    let half = |version: u8| {
+        let mut bytes = [b"TZif".as_slice(), &[version], &[0; 15]].concat();
+        [0_u32, 0, 0, 0, 1, 4].iter().for_each(|count| bytes.extend(count.to_be_bytes()));
+        bytes.extend(32_400_i32.to_be_bytes());
+        bytes.extend(b"\0\0XST\0");
+        bytes
+    };
+    let zone = [half(b'2'), half(b'2'), b"\nXST-9\n".to_vec()].concat();
+    std::fs::create_dir_all(environment.home().join("zones/Some")).unwrap();
+    std::fs::write(environment.home().join("zones/Some/Where"), zone).unwrap();
+    let started = |zone: &str| {
+        let mut command = environment.command(&["show", &environment.id()]);
+        command.env("TZ", zone).env("TZDIR", environment.home().join("zones"));
+        let ran = environment.ran(command.output().unwrap());
+        ran.out.lines().find(|line| line.starts_with("started")).unwrap_or_default().to_owned()
+    };
+    assert_eq!(started("Some/Where"), started("XST-9"));
+    assert_ne!(started("Some/Where"), started("UTC0"));
+}
+
+#[test]
 fn init_writes_an_example_that_works_and_overwrites_nothing() {
     let environment = TestEnvironment::new();
     environment.write(".drivetrain/policy.toml", "# mine\n");
