@@ -105,15 +105,21 @@ pub fn in_repository(folder: &Path) -> bool {
     sandbox::git::top(folder).is_some()
 }
 
+/// Whether a folder is in a new repository: its files say that nothing was ever committed to it.
+pub fn is_unborn(folder: &Path) -> bool {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    matches!(Repository::read(&folder), Some((_, None)))
+}
+
 /// Whether a folder is in a repository that has a commit, or of which git cannot say that it has none.
 pub fn has_commits(folder: &Path) -> bool {
     if !in_repository(folder) {
         return false;
     }
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    if matches!(Repository::read(&folder), Some((_, None))) {
+    if is_unborn(folder) {
         return false;
     }
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let git = Git { settings: trusted(), ..Git::default() };
     let words = ["rev-list", "--all", "--max-count=1"].map(OsString::from).into_iter();
     let place: [OsString; 2] = ["-C".into(), folder.into()];

@@ -328,13 +328,19 @@ fn check_before(spec: &TaskSpec) -> Result<(), CommandError> {
         .hint("run git init and make a commit, or leave the criterion out"))
 }
 
-/// A worktree needs a repository, and git; whether it has a commit is seen when it is made.
+/// A worktree needs git, and a repository with a commit. What only git can say of that is seen when it is made.
 fn check_workspace(workspace: &WorkspaceSpec, folder: &Path) -> Result<(), CommandError> {
     if workspace.kind == Some(WorkspaceKind::Worktree) && !in_repository(folder) {
         let message =
             format!("cannot make a worktree: {} is not in a git repository", folder.display());
         return Err(CommandError::new(Kind::Configuration, message)
             .hint("run git init and make a commit, or work in the folder itself with --in-place"));
+    }
+    if workspace.kind == Some(WorkspaceKind::Worktree) && runtime::workspace::is_unborn(folder) {
+        let message =
+            format!("cannot make a worktree: the repository of {} has no commit", folder.display());
+        return Err(CommandError::new(Kind::Configuration, message)
+            .hint("make a commit, or work in the folder itself with --in-place"));
     }
     if runtime::process::find_program(OsStr::new("git"), Some(folder)).is_some() {
         return Ok(());

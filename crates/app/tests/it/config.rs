@@ -263,3 +263,17 @@ fn flags_replace_what_the_file_says() {
     assert_eq!(ran.code, 0, "{}", ran.out);
     assert!(ran.out.contains("verified"), "{}", ran.out);
 }
+
+#[test]
+fn a_worktree_of_a_repository_without_a_commit_is_refused_before_anything_begins() {
+    let environment = TestEnvironment::new();
+    environment.git(&["init", "--quiet"]);
+    environment.worktree_steps("task.toml", &["true"], "");
+    for words in [&["run", "task.toml"][..], &["run", "x", "--driver", "user", "--worktree"]] {
+        let ran = environment.run(words);
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        let said = ran.err.contains("has no commit") && ran.err.contains("hint: make a commit");
+        assert!(said, "{}", ran.err);
+    }
+    assert!(environment.tasks().is_empty(), "nothing was begun");
+}
