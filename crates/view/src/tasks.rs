@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// The rows as a table, at most `width` characters wide.
+/// The rows as a table, at most `width` columns wide.
 pub fn table(rows: &[Row], now: Timestamp, width: usize) -> Vec<Line> {
     let cells: Vec<[String; 5]> = rows
         .iter()
@@ -96,7 +96,7 @@ pub fn table(rows: &[Row], now: Timestamp, width: usize) -> Vec<Line> {
             text.push_str(&format!("{cell:width$}  "));
         }
         let left = width.saturating_sub(text.chars().count()).max(16);
-        text + &text::short(goal, left)
+        text + &text::fitting(goal, left)
     };
     let mut lines = vec![Line::new(Tone::Faint, line(&head.map(str::to_owned), "GOAL"))];
     lines.extend(
@@ -125,6 +125,16 @@ pub fn ago(millis: u64) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_row_with_wide_characters_fits_the_width() {
+        let summary =
+            json!({"id": "k3v9a2", "phase": "idle", "driver": "user", "goal": "目標".repeat(50)});
+        let shown = crate::join(&table(&[Row::from_summary(&summary, false)], Timestamp(0), 60));
+        let row = shown.lines().last().unwrap();
+        let columns: usize = row.chars().map(|c| if c < '\u{1100}' { 1 } else { 2 }).sum();
+        assert!(columns <= 60, "{columns}: {row}");
+    }
 
     #[test]
     fn a_list_shows_how_each_task_stands() {
