@@ -24,10 +24,29 @@ use answer::{Unclear, answer, question};
 use reader::{Reader, Source, Typed, Wanted};
 
 /// First words of the driver `user`, for completion.
-const WORDS: [&str; 13] = [
-    "ask ", "done", "edit ", "give up", "glob ", "grep ", "help", "patch ", "quit", "read ",
-    "say ", "shell ", "write ",
+const WORDS: [&str; 17] = [
+    "ask ",
+    "done",
+    "edit ",
+    "give up",
+    "glob ",
+    "grep ",
+    "help",
+    "memory ",
+    "patch ",
+    "quit",
+    "read ",
+    "say ",
+    "shell ",
+    "skeleton ",
+    "validator.run",
+    "view ",
+    "write ",
 ];
+
+/// Why a task waits that nobody answers any more.
+const LEFT: &str = "its prompt was left";
+const ENDED: &str = "the input that answers it has ended";
 
 /// What the prompt hears of a task.
 #[derive(Debug)]
@@ -78,7 +97,7 @@ pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, sc
         };
         let Typed::Line(line) = typed else {
             // Ctrl-C, Ctrl-D and a terminal that is gone all mean that nobody answers.
-            inbox.stop();
+            inbox.leave(if lines.is_terminal() { LEFT } else { ENDED });
             return;
         };
         asks.hear_all(news);
@@ -126,7 +145,7 @@ pub(crate) fn attend(mut lines: Reader, news: &Receiver<News>, inbox: &Inbox, sc
             Err(Unclear::Help) => screen.lines(answer::help()),
             Err(Unclear::Nothing) => {}
             Err(Unclear::Stop) => {
-                inbox.stop();
+                inbox.leave(LEFT);
                 return;
             }
             Err(Unclear::Expected(what)) => {

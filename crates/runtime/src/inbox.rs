@@ -85,6 +85,8 @@ struct Queues {
     people: VecDeque<Delivery>,
     signals: VecDeque<Delivery>,
     stops: u32,
+    /// Why the first stop was asked for, if it was not by a signal.
+    left: Option<&'static str>,
     streams: Vec<Streamed>,
     /// How many pieces of texts came for them, and until when they may wait.
     pieces: usize,
@@ -322,6 +324,21 @@ impl Inbox {
         let mut queues = self.lock();
         queues.stops += 1;
         self.wake(queues);
+    }
+
+    /// The same for whoever has nobody left to ask: the tasks that are let go say why.
+    pub fn leave(&self, why: &'static str) {
+        let mut queues = self.lock();
+        if queues.stops == 0 {
+            queues.left = Some(why);
+        }
+        queues.stops += 1;
+        self.wake(queues);
+    }
+
+    /// Why tasks are let go.
+    pub fn why_stopped(&self) -> &'static str {
+        self.lock().left.unwrap_or("the process was asked to stop")
     }
 
     /// Waits at most `patience` (for ever if `None`) until something is there, and takes all of it. What is held back

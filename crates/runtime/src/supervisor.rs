@@ -466,7 +466,7 @@ impl<P: Perform> Supervisor<P> {
         for id in ready {
             // The work is stopped before the record says so.
             self.perform.release(&id);
-            self.turn(vec![delivery(&id, detach("the process was asked to stop"))])?;
+            self.turn(vec![delivery(&id, detach(self.inbox.why_stopped()))])?;
         }
         Ok(())
     }

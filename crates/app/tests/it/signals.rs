@@ -150,6 +150,10 @@ fn a_person_at_a_pipe_decides_line_by_line() {
     let environment = TestEnvironment::new();
     let ran = environment.run_with(&["run", "x", "--driver", "user", "--in-place"], "shell true\n");
     assert_eq!(ran.code, 13, "the end of input puts the task to rest");
+    assert!(ran.out.contains("\nwaiting: the input that answers it has ended\n"), "{}", ran.out);
+    let environment = TestEnvironment::new();
+    let ran = environment.run_with(&["run", "x", "--driver", "user", "--in-place"], "quit\n");
+    assert!(ran.out.contains("\nwaiting: its prompt was left\n"), "{}", ran.out);
 }
 
 /// A note asks for the next move anew; so does somebody else's move.

@@ -29,11 +29,14 @@ skeleton PATH            outline source code
 view SYMBOL [PATH]       show a definition
 validator.run [CHECK …]  run the project's own checks
 memory list              notes of this project; also read NAME, write NAME TEXT, forget NAME
+ask TEXT                 ask a person
+say TEXT                 say something in the transcript
 edit {\"path\": \"…\", \"old\": \"…\", \"new\": \"…\"}
 patch {\"diff\": \"…\"}
 TOOL {…}                 any tool, with its parameters as JSON
 done [SUMMARY]           the work is finished; the acceptance criteria decide
 give up [REASON]         it cannot be done
+quit                     leave the prompt: the task waits, and resume goes on
 help                     this list";
 
 /// What a line can begin with, beside the tools.

@@ -53,6 +53,14 @@ fn a_line_is_a_tool_call_in_words_or_in_json() {
 }
 
 #[test]
+fn help_lists_every_tool_and_every_verb() {
+    let shown = |word: &str| HELP.lines().any(|line| line.starts_with(word));
+    // `fail` is another word for giving up.
+    let missing: Vec<&str> = commands().filter(|word| *word != "fail" && !shown(word)).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+#[test]
 fn a_line_can_end_the_task() {
     check("done", r#"claim """#);
     check("done all numbers add up", r#"claim "all numbers add up""#);
