@@ -109,7 +109,7 @@ impl From<JournalError> for CommandError {
                 .hint("drivetrain journal verify names everything that is damaged")
                 .hint("drivetrain journal rebuild makes a new journal of what can be read; the old one is kept"),
             JournalError::Full(_) => {
-                CommandError::environment(message).hint("free some space, or set DRIVETRAIN_HOME to another disk")
+                CommandError::environment(message).hint("it needs room on a disk that can be written: free some, or set DRIVETRAIN_HOME to another disk")
             }
             JournalError::DuplicateTask(_)
             | JournalError::Fenced { .. }

@@ -208,7 +208,7 @@ pub fn in_doubt(call: CallId, tool: &str, input: &Value) -> Vec<Line> {
     let mut lines = vec![Line::new(
         Tone::Ask,
         format!(
-            "? {call} is in doubt: {} was under way when the process stopped; did it run?",
+            "? {call} is in doubt: {} was under way when it was cut off; did it run?",
             text::visible(tool)
         ),
     )];

@@ -78,7 +78,7 @@ fn the_second_signal_stops_at_once_and_leaves_the_step_in_doubt() {
     task ID: make the numbers add up
 
     It waits for a person.
-      ? c1 is in doubt: shell was under way when the process stopped; did it run?
+      ? c1 is in doubt: shell was under way when it was cut off; did it run?
           command: touch one; sleep 60
 
     spent      1 turn, 1 tool call, TIME

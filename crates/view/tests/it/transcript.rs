@@ -73,7 +73,7 @@ fn a_crash_and_what_a_person_says_of_it() {
         command: make install
         hash: 48e390454c3b
     c1 approved
-    ? c1 is in doubt: shell was under way when the process stopped; did it run?
+    ? c1 is in doubt: shell was under way when it was cut off; did it run?
         command: make install
     the process that drove it was lost; 1 call in doubt
     taken up by process 2

@@ -129,7 +129,7 @@ fn a_question_and_a_call_in_doubt_have_their_answers() {
     task k3v9: make the numbers add up
 
     It waits for a person.
-      ? c1 is in doubt: shell was under way when the process stopped; did it run?
+      ? c1 is in doubt: shell was under way when it was cut off; did it run?
           command: make install
 
     spent      1 turn of 2, 1 tool call, 100ms
