@@ -139,10 +139,18 @@ fn parse_git(lines: &mut Lines<'_>) -> Result<FilePatch, String> {
         {
             patch.new = Some(unquoted(name));
         } else if line.starts_with("--- ") {
-            let before = (patch.old.clone(), patch.new.clone());
-            parse_names(lines, &mut patch)?;
-            if named {
-                (patch.old, patch.new) = before;
+            let (at, mut said) = (lines.at, FilePatch::default());
+            parse_names(lines, &mut said)?;
+            let own = if named { patch.new.clone() } else { name_in_header(header) };
+            let is_own =
+                |own: &str| said.name() == own || said.name().ends_with(&format!("/{own}"));
+            if !own.is_none_or(|own| is_own(&own)) {
+                // Another file, without a header of its own.
+                lines.at = at;
+                break;
+            }
+            if !named {
+                (patch.old, patch.new) = (said.old, said.new);
             }
             parse_hunks(lines, &mut patch)?;
             return Ok(patch);

@@ -98,6 +98,25 @@ fn a_repeated_diff_is_done_once_from_wherever_the_first_attempt_came_to() {
 }
 
 #[test]
+fn what_belongs_to_another_file_ends_the_part_of_the_one_before() {
+    let place = folder();
+    let at = |name: &str| place.path().join(name);
+    for name in ["run", "f", "old"] {
+        fs::write(at(name), "1\n").unwrap();
+    }
+    let plain = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n";
+    let mode = "diff --git a/run b/run\nold mode 100644\nnew mode 100755\n";
+    apply(place.path(), &format!("{mode}{plain}")).unwrap();
+    let mode = |name| std::os::unix::fs::MetadataExt::mode(&fs::metadata(at(name)).unwrap());
+    assert_eq!((mode("run") & 0o111, mode("f") & 0o111), (0o111, 0));
+    let moved = "diff --git a/old b/new\nsimilarity index 100%\nrename from old\nrename to new\n";
+    let made = "--- /dev/null\n+++ b/made\n@@ -0,0 +1 @@\n+3\n";
+    apply(place.path(), &format!("{moved}{made}")).unwrap();
+    let text = |name| fs::read_to_string(at(name)).unwrap();
+    assert_eq!((text("f"), text("new"), text("made")), ("2\n".into(), "1\n".into(), "3\n".into()));
+}
+
+#[test]
 fn one_hunk_that_does_not_fit_leaves_everything_as_it_was() {
     let place = folder();
     fs::write(place.path().join("a"), "1\n2\n3\n").unwrap();
