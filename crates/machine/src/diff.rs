@@ -198,7 +198,12 @@ fn parse_names(lines: &mut Lines<'_>, patch: &mut FilePatch) -> Result<(), Strin
         );
     };
     lines.at += 1;
-    let (old, new) = (file_name(old), file_name(new));
+    let ranges = lines.peek().and_then(parse_ranges);
+    let is_empty = |range: StartAndCount| range == (0, 0);
+    // `diff -N` has a name and the beginning of time for a file that is not there.
+    let no_old = began_then(old) && ranges.is_some_and(|(old, _)| is_empty(old));
+    let no_new = began_then(new) && ranges.is_some_and(|(_, new)| is_empty(new));
+    let (old, new) = (file_name(old).filter(|_| !no_old), file_name(new).filter(|_| !no_new));
     let prefixed = old.as_ref().is_none_or(|name| name.starts_with("a/"))
         && new.as_ref().is_none_or(|name| name.starts_with("b/"));
     let strip = |name: String, prefix| if prefixed { without_prefix(&name, prefix) } else { name };
@@ -221,6 +226,33 @@ fn file_name(text: &str) -> Option<String> {
         text.split('\t').next().unwrap_or_default().trim_end().to_owned()
     };
     (name != "/dev/null").then_some(name)
+}
+
+/// Whether the time behind a name is the beginning of Unix time, in whatever zone.
+fn began_then(text: &str) -> bool {
+    let mut words = text.rsplit('\t').next().unwrap_or_default().split_whitespace();
+    let (Some(date), Some(time), Some(zone)) = (words.next(), words.next(), words.next()) else {
+        return false;
+    };
+    let day = match date {
+        "1969-12-31" => -1440,
+        "1970-01-01" => 0,
+        _ => return false,
+    };
+    let number = |text: &str| text.parse::<i32>().ok();
+    let minutes = || {
+        let (clock, part) = time.split_once('.').unwrap_or((time, ""));
+        let (hour, rest) = clock.split_once(':')?;
+        let (minute, second) = rest.split_once(':')?;
+        let is_whole = number(second)? == 0 && part.bytes().all(|digit| digit == b'0');
+        is_whole.then_some(day + number(hour)? * 60 + number(minute)?)
+    };
+    let behind = || {
+        let digits = zone.strip_prefix(['+', '-']).filter(|digits| digits.len() == 4)?;
+        let behind = number(digits.get(..2)?)? * 60 + number(digits.get(2..)?)?;
+        Some(if zone.starts_with('-') { -behind } else { behind })
+    };
+    minutes().is_some_and(|minutes| Some(minutes) == behind())
 }
 
 fn without_prefix(name: &str, prefix: &str) -> String {

@@ -117,6 +117,35 @@ fn what_belongs_to_another_file_ends_the_part_of_the_one_before() {
 }
 
 #[test]
+fn what_diff_prints_of_a_file_that_is_new_or_gone_makes_or_removes_it() {
+    let place = folder();
+    let at = |name: &str| place.path().join(name);
+    for folder in ["a", "b", "w"] {
+        fs::create_dir(at(folder)).unwrap();
+    }
+    fs::write(at("a/gone"), "1\n").unwrap();
+    fs::write(at("b/new"), "2\n").unwrap();
+    for zone in ["UTC", "America/New_York", "Asia/Kolkata", "UTC-12"] {
+        let output = Command::new("diff")
+            .args(["-ruN", "a", "b"])
+            .env("TZ", zone)
+            .current_dir(place.path())
+            .output()
+            .unwrap();
+        let diff = String::from_utf8(output.stdout).unwrap();
+        fs::write(at("w/gone"), "1\n").unwrap();
+        assert_eq!(apply(&at("w"), &diff).unwrap(), "deleted gone\ncreated new", "{diff}");
+        assert_eq!(fs::read_to_string(at("w/new")).unwrap(), "2\n");
+        assert!(!at("w/gone").exists());
+        fs::remove_file(at("w/new")).unwrap();
+    }
+    // A file of that age that is there is one.
+    fs::write(at("w/old"), "1\n").unwrap();
+    let diff = "--- a/old\t1970-01-01 00:00:00.000000000 +0000\n+++ b/old\t2026-01-01 00:00:00 +0000\n@@ -1 +1 @@\n-1\n+2\n";
+    assert_eq!(apply(&at("w"), diff).unwrap(), "changed old");
+}
+
+#[test]
 fn one_hunk_that_does_not_fit_leaves_everything_as_it_was() {
     let place = folder();
     fs::write(place.path().join("a"), "1\n2\n3\n").unwrap();
