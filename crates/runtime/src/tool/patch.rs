@@ -14,7 +14,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
         Ok(patches) => patches,
         Err(reason) => return failed(format!("cannot read the diff: {reason}")),
     };
-    let mut plan = Plan { root, files: BTreeMap::new() };
+    let mut plan = Plan { root, repeated: call.repeated, files: BTreeMap::new() };
     let mut done = 0;
     for patch in &patches {
         if call.repeated && plan.is_done(patch) {
@@ -35,6 +35,8 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
 /// Every file that changes, with its content before and after; none means that it does not exist.
 struct Plan<'a> {
     root: &'a Root,
+    /// Whether an earlier attempt may have come some of the way.
+    repeated: bool,
     files: BTreeMap<String, Change>,
 }
 
@@ -75,7 +77,10 @@ impl Plan<'_> {
             self.set(old, None, None)?;
         }
         if let Some(new) = &patch.new {
-            if patch.old.as_ref() != Some(new) && self.content(new)?.is_some() {
+            let there = if patch.old.as_ref() == Some(new) { None } else { self.content(new)? };
+            // An attempt that was cut off has written what moves before it took it away from where it was.
+            let is_written = self.repeated && there.as_ref() == Some(&after);
+            if there.is_some() && !is_written {
                 return Err(format!("{new:?} is to be created and exists already"));
             }
             // A file that moves keeps its mode; one that stays keeps it anyway.
@@ -139,20 +144,17 @@ impl Plan<'_> {
 
     /// Writes everything; on a failure puts back what was written.
     fn carry_out(&self) -> Result<Vec<String>, String> {
-        let mut lines = Vec::new();
-        for (number, (name, change)) in self.files.iter().enumerate() {
+        let order = self.in_order();
+        for (number, (name, change)) in order.iter().enumerate() {
             let result = match &change.after {
                 Some(after) => self.root.write(name, after, change.executable).map(|_| ()),
                 None if change.before.is_some() => self.root.remove(name),
                 None => Ok(()),
             };
             if let Err(error) = result {
-                let kept: Vec<String> = self
-                    .files
-                    .iter()
-                    .take(number)
-                    .filter_map(|(name, change)| self.put_back(name, change))
-                    .collect();
+                let done = order[..number].iter().rev();
+                let kept: Vec<String> =
+                    done.filter_map(|(name, change)| self.put_back(name, change)).collect();
                 return Err(match kept.is_empty() {
                     true => format!("nothing was changed: {error}"),
                     false => {
@@ -160,13 +162,20 @@ impl Plan<'_> {
                     }
                 });
             }
-            lines.push(match (&change.before, &change.after) {
-                (None, _) => format!("created {name}"),
-                (Some(_), Some(_)) => format!("changed {name}"),
-                (Some(_), None) => format!("deleted {name}"),
-            });
         }
-        Ok(lines)
+        let line = |(name, change): (&String, &Change)| match (&change.before, &change.after) {
+            (None, _) => format!("created {name}"),
+            (Some(_), Some(_)) => format!("changed {name}"),
+            (Some(_), None) => format!("deleted {name}"),
+        };
+        Ok(self.files.iter().map(line).collect())
+    }
+
+    /// What is taken away comes last: whoever is killed half way has lost nothing of a file that moves.
+    fn in_order(&self) -> Vec<(&String, &Change)> {
+        let mut order: Vec<(&String, &Change)> = self.files.iter().collect();
+        order.sort_by_key(|(_, change)| change.after.is_none());
+        order
     }
 
     /// The name of a file that could not be put back.

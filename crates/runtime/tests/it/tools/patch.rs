@@ -98,6 +98,33 @@ fn a_repeated_diff_is_done_once_from_wherever_the_first_attempt_came_to() {
 }
 
 #[test]
+fn a_file_that_moves_is_in_one_of_its_places_at_every_moment() {
+    let place = folder();
+    fs::write(place.path().join("a"), "precious\n").unwrap();
+    let mut diff =
+        "diff --git a/a b/z\nsimilarity index 100%\nrename from a\nrename to z\n".to_owned();
+    for number in 0..300 {
+        diff.push_str(&format!("--- /dev/null\n+++ b/b{number}\n@@ -0,0 +1 @@\n+1\n"));
+    }
+    let is_there = |name: &str| place.path().join(name).exists();
+    std::thread::scope(|scope| {
+        let patching = scope.spawn(|| apply(place.path(), &diff).unwrap());
+        while !patching.is_finished() {
+            assert!(is_there("a") || is_there("z"), "killed now, it would be lost");
+        }
+    });
+    assert_eq!(fs::read_to_string(place.path().join("z")).unwrap(), "precious\n");
+    // One that was killed before it took the old one away goes on from there.
+    fs::write(place.path().join("a"), "precious\n").unwrap();
+    let result = run_again(place.path(), "patch", json!({"diff": diff}));
+    assert_eq!(result.status, Status::Ok, "{}", result.text);
+    assert!(!is_there("a") && is_there("z"));
+    fs::write(place.path().join("a"), "other\n").unwrap();
+    let text = run_again(place.path(), "patch", json!({"diff": diff})).text;
+    assert!(text.contains("\"z\" is to be created and exists already"), "{text}");
+}
+
+#[test]
 fn what_belongs_to_another_file_ends_the_part_of_the_one_before() {
     let place = folder();
     let at = |name: &str| place.path().join(name);
