@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use machine::policy::protected;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
-    readlinkat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, RawMode, ResolveFlags, Stat, fstat, linkat, mkdirat,
+    openat, openat2, readlinkat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -126,7 +126,7 @@ impl Root {
     /// Opens a folder with a resolver.
     pub fn open_with(folder: &Path, resolver: Resolver) -> io::Result<Root> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(rustix::fs::CWD, folder, flags, Mode::empty())?;
+        let fd = openat(CWD, folder, flags, Mode::empty())?;
         let real = folder.canonicalize()?;
         Ok(Root { folder: fd, names: [folder.to_owned(), real], resolver, protects: true })
     }
@@ -518,13 +518,25 @@ fn replace(
     let mut random = [0u8; 8];
     getrandom::fill(&mut random).map_err(|e| Reason::System(io::Error::other(e)))?;
     let temporary = format!(".drivetrain-{:016x}.tmp", u64::from_ne_bytes(random));
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fresh = if executable == Some(true) { 0o777 } else { 0o666 };
-    let mut file = File::from(openat(folder, &temporary, flags, Mode::from_raw_mode(fresh))?);
+    let fresh = Mode::from_raw_mode(if executable == Some(true) { 0o777 } else { 0o666 });
+    // Without a name for as long as it is not whole, where the file system can do that: whoever is killed leaves nothing
+    // behind in the workspace.
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let (mut file, has_name) = match openat(folder, ".", flags | OFlags::TMPFILE, fresh) {
+        Ok(file) => (File::from(file), false),
+        Err(_) => {
+            let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+            (File::from(openat(folder, &temporary, flags, fresh)?), true)
+        }
+    };
     let fill = |file: &mut File| -> Result<(), Reason> {
         file.write_all(bytes).map_err(Reason::System)?;
         if let Some(wanted) = wanted {
             rustix::fs::fchmod(&*file, Mode::from_raw_mode(wanted))?;
+        }
+        if !has_name {
+            let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+            linkat(CWD, unnamed, folder, &temporary, AtFlags::SYMLINK_FOLLOW)?;
         }
         Ok(renameat(folder, &temporary, folder, name)?)
     };

@@ -64,6 +64,24 @@ fn read_cuts_what_is_long_and_says_how_to_go_on() {
 }
 
 #[test]
+fn what_is_half_written_has_no_name() {
+    let place = folder();
+    let content = "x".repeat(30_000_000);
+    let names = || fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path());
+    std::thread::scope(|scope| {
+        let writing =
+            scope.spawn(|| ok(place.path(), "write", json!({"path": "f", "content": content})));
+        while !writing.is_finished() {
+            for path in names() {
+                let size = fs::metadata(&path).map_or(30_000_000, |found| found.len());
+                assert_eq!(size, 30_000_000, "killed now, it would leave {path:?} behind");
+            }
+        }
+    });
+    assert_eq!(names().collect::<Vec<_>>(), [place.path().join("f")]);
+}
+
+#[test]
 fn read_refuses_what_is_no_text_or_not_there() {
     let place = folder();
     fs::write(place.path().join("binary"), b"\x7fELF\0\0").unwrap();
