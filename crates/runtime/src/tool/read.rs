@@ -26,6 +26,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
     let mut shown: Vec<u8> = Vec::new();
     let mut number = 0;
     let mut cut = false;
+    let mut of_one = false;
     loop {
         let mut line = Vec::new();
         match reader.by_ref().take(SHOWN as u64 + 1).read_until(b'\n', &mut line) {
@@ -53,7 +54,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
             cut = true;
             if shown.is_empty() {
                 shown = redact::until_cut(&line[..SHOWN]).to_vec();
-                number += 1;
+                of_one = true;
             }
             break;
         }
@@ -63,7 +64,12 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
         return failed(format!("{path:?} has {number} lines; cannot begin at line {first}"));
     }
     let mut text = String::from_utf8_lossy(&shown).into_owned();
-    if cut {
+    if of_one {
+        let next = number + 1;
+        text.push_str(&format!(
+            "\n[cut here: the beginning of line {number} is shown; the line after it has offset {next}]"
+        ));
+    } else if cut {
         text.push_str(&format!(
             "\n[cut here: lines {first} to {} are shown; read on with offset {number}]",
             number - 1

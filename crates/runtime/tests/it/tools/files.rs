@@ -56,7 +56,9 @@ fn read_cuts_what_is_long_and_says_how_to_go_on() {
     fs::write(place.path().join("wide"), "x".repeat(1_000_000) + "\nend\n").unwrap();
     let text = ok(place.path(), "read", json!({"path": "wide"}));
     assert!(
-        text.ends_with("[cut here: lines 1 to 1 are shown; read on with offset 2]"),
+        text.ends_with(
+            "[cut here: the beginning of line 1 is shown; the line after it has offset 2]"
+        ),
         "{}",
         text.len()
     );
