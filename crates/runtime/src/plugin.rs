@@ -329,7 +329,7 @@ impl Process {
     fn answer(&mut self, question: &Question<'_>, cancel: &Cancel) -> Result<Value, Failure> {
         if self.observes {
             for observation in question.params["observations"].as_array().into_iter().flatten() {
-                self.send(&jsonrpc::notification("observe", observation))?;
+                self.send(&jsonrpc::notification("observe", observation), cancel)?;
             }
         }
         let mut answer = self.call(question.method, question.params, cancel)?;
@@ -345,7 +345,7 @@ impl Process {
 
     fn call(&mut self, method: &str, params: &Value, cancel: &Cancel) -> Result<Value, Failure> {
         self.last_id += 1;
-        self.send(&jsonrpc::request(self.last_id, method, params))?;
+        self.send(&jsonrpc::request(self.last_id, method, params), cancel)?;
         let mut deadline = Instant::now() + self.timeout;
         let mut late = 0;
         loop {
@@ -382,7 +382,8 @@ impl Process {
                 Ok(Incoming::Notification { .. }) => self.tally.notifications += 1,
                 Ok(Incoming::Request { id, method, .. }) => {
                     let message = format!("drivetrain serves no method {method:?}");
-                    self.send(&jsonrpc::refusal(&id, jsonrpc::METHOD_NOT_FOUND, &message))?;
+                    let refusal = jsonrpc::refusal(&id, jsonrpc::METHOD_NOT_FOUND, &message);
+                    self.send(&refusal, cancel)?;
                 }
                 Err(why) => self.malformed(&why)?,
             }
@@ -401,7 +402,7 @@ impl Process {
         *deadline > Instant::now()
     }
 
-    fn send(&mut self, line: &str) -> Result<(), Failure> {
+    fn send(&mut self, line: &str, cancel: &Cancel) -> Result<(), Failure> {
         if line.len() > LINE_LIMIT {
             let size = line.len();
             return Err(Failure::Broken(format!(
@@ -409,7 +410,7 @@ impl Process {
             )));
         }
         self.child
-            .write_line(line)
+            .write_line(line, cancel)
             .map_err(|why| Failure::Broken(format!("it takes no question: {why}")))
     }
 

@@ -99,6 +99,32 @@ fn noise_between_answers_is_skipped_and_a_request_is_refused() {
 }
 
 #[test]
+fn one_that_speaks_while_it_is_spoken_to_hears_all_of_it() {
+    let script = r#"
+import json, sys
+def say(**what):
+    print(json.dumps({"jsonrpc": "2.0", **what}), flush=True)
+seen = 0
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        say(id=request["id"], result={"capabilities": ["observe"]})
+    elif request["method"] == "observe":
+        seen += 1
+        say(method="log", params=request["params"])
+    else:
+        say(id=request["id"], result=seen)
+"#;
+    let plugin =
+        json!({ "plugin": { "name": "t", "command": ["python3", "-c", script] }, "config": null });
+    let seen: Vec<Value> =
+        (0..40).map(|n| json!({ "n": n, "text": "x".repeat(16 * 1024) })).collect();
+    let request = json!({ "method": "decide", "params": { "observations": seen, "state": null } });
+    let answer = consult(&Plugins::new(None), "t1", &plugin, &request, &Cancel::new());
+    assert_eq!(answer, Ok(json!(40)));
+}
+
+#[test]
 fn too_much_noise_ends_it() {
     let error = ask(&Plugins::new(None), &plugin("while :; do say hello; done", "{}")).unwrap_err();
     assert!(
@@ -143,6 +169,24 @@ fn a_question_can_be_cancelled() {
         assert!(error.contains("cancelled"), "{error}");
     });
     plugins.close("t1");
+}
+
+#[test]
+fn a_question_that_nobody_reads_can_be_cancelled() {
+    let script = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 60"#;
+    let deaf = json!({ "plugin": { "name": "t", "command": ["sh", "-c", script] } });
+    let long =
+        json!({ "method": "decide", "params": { "goal": "x".repeat(1_000_000), "state": null } });
+    let plugins = Plugins::new(None);
+    let cancel = Cancel::new();
+    let (stop, (sender, ended)) = (cancel.clone(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let _ = sender.send(consult(&plugins, "t1", &deaf, &long, &cancel));
+    });
+    assert!(ended.recv_timeout(Duration::from_secs(1)).is_err(), "it waits for the plugin");
+    stop.trigger();
+    let error = ended.recv_timeout(Duration::from_secs(10)).expect("it ends").unwrap_err();
+    assert!(error.contains("it takes no question: it was cancelled"), "{error}");
 }
 
 #[test]

@@ -23,6 +23,8 @@ const STDERR_TAIL: usize = 16 * 1024;
 
 /// How many characters of it a report shows.
 const STDERR_SHOWN: usize = 2000;
+/// How much of what it says is taken in while it is written to.
+const TAKEN_MEANWHILE: usize = 16 * 1024 * 1024;
 /// How long a line may wait for the process to take it.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// How long the namespace may take to be made.
@@ -127,12 +129,34 @@ impl Child {
         })
     }
 
-    /// Writes one line and its end. A process that does not read for half a minute is an error.
-    pub fn write_line(&mut self, line: &str) -> io::Result<()> {
-        let Some(stdin) = &self.stdin else {
+    /// Writes one line and its end. What the process says meanwhile is taken in and kept for `read_line`: one that speaks
+    /// while it is spoken to could not read on before somebody listens. One that does not read for half a minute is an error,
+    /// and so is a cancel while it does not.
+    pub fn write_line(&mut self, line: &str, cancel: &Cancel) -> io::Result<()> {
+        let Child { stdin, stdout, buffer, .. } = self;
+        let Some(stdin) = &*stdin else {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "its input is closed"));
         };
-        write_all(stdin, &[line.as_bytes(), b"\n"].concat())
+        let bytes = [line.as_bytes(), b"\n"].concat();
+        write_while(stdin, &bytes, |until| {
+            if cancel.is_triggered() {
+                return Err(io::Error::other("it was cancelled"));
+            }
+            let event = cancel.event();
+            let glance = event.is_none().then(|| Instant::now() + Duration::from_millis(20));
+            let mut fds = vec![PollFd::new(stdin, PollFlags::OUT)];
+            fds.extend(event.iter().map(|event| PollFd::new(event, PollFlags::IN)));
+            let listens = buffer.len() < TAKEN_MEANWHILE;
+            let from = stdout.as_ref().filter(|_| listens);
+            fds.extend(from.map(|from| PollFd::new(from, PollFlags::IN)));
+            let _ = poll(&mut fds, timeout_until([Some(until), glance]).as_ref());
+            let speaks = from.is_some() && fds.last().is_some_and(|fd| !fd.revents().is_empty());
+            drop(fds);
+            if speaks {
+                take_in(stdout, buffer);
+            }
+            Ok(())
+        })
     }
 
     /// The next line without its end (`\n` or `\r\n`); none at the end of output. What follows the last line
@@ -271,8 +295,33 @@ impl Child {
     }
 }
 
+/// Reads what is there now; none is left of the pipe at its end.
+fn take_in(stdout: &mut Option<OwnedFd>, buffer: &mut Vec<u8>) {
+    let Some(from) = stdout else { return };
+    let mut chunk = [0u8; 16 * 1024];
+    match rustix::io::read(from, &mut chunk[..]) {
+        Ok(0) => *stdout = None,
+        Ok(count) => buffer.extend_from_slice(&chunk[..count]),
+        // Whoever reads next meets the same error.
+        Err(_) => {}
+    }
+}
+
 /// Writes everything to a process's input. One that does not read for half a minute is an error.
 pub(crate) fn write_all(stdin: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    write_while(stdin, bytes, |until| {
+        let mut fds = [PollFd::new(stdin, PollFlags::OUT)];
+        let _ = poll(&mut fds, timeout_until([Some(until)]).as_ref());
+        Ok(())
+    })
+}
+
+/// The same; `wait` is called with the end of the time whenever the process takes nothing.
+fn write_while(
+    stdin: &OwnedFd,
+    bytes: &[u8],
+    mut wait: impl FnMut(Instant) -> io::Result<()>,
+) -> io::Result<()> {
     let until = Instant::now() + WRITE_LIMIT;
     let mut written = 0;
     while written < bytes.len() {
@@ -285,10 +334,7 @@ pub(crate) fn write_all(stdin: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
                     "the process does not read its input",
                 ));
             }
-            Err(Errno::AGAIN) => {
-                let mut fds = [PollFd::new(stdin, PollFlags::OUT)];
-                let _ = poll(&mut fds, timeout_until([Some(until)]).as_ref());
-            }
+            Err(Errno::AGAIN) => wait(until)?,
             Err(error) => return Err(error.into()),
         }
     }

@@ -393,7 +393,7 @@ fn a_child_is_talked_to_line_by_line_from_any_thread() {
         let mut child = std::thread::spawn(|| Child::spawn(spec).unwrap()).join().unwrap();
         let cancel = Cancel::new();
         for word in ["one", "two"] {
-            child.write_line(word).unwrap();
+            child.write_line(word, &Cancel::new()).unwrap();
             let line = child.read_line(soon(), 100, &cancel).unwrap();
             assert_eq!(line, Some(format!("got {word}")));
         }
@@ -401,7 +401,7 @@ fn a_child_is_talked_to_line_by_line_from_any_thread() {
         assert_eq!(child.read_line(soon(), 100, &cancel).unwrap(), None);
         assert_eq!(child.wait(Duration::from_secs(30)).unwrap().code, Some(0));
         assert_eq!(child.stderr_tail(), "bye\n");
-        assert!(child.write_line("three").is_err());
+        assert!(child.write_line("three", &Cancel::new()).is_err());
     }
 }
 
@@ -415,7 +415,7 @@ fn a_child_that_is_silent_endless_or_garbled_is_a_typed_error() {
     let cancelled = Cancel::new();
     cancelled.trigger();
     assert!(matches!(child.read_line(soon(), 400, &cancelled), Err(ReadError::Cancelled)));
-    child.write_line("go").unwrap();
+    child.write_line("go", &Cancel::new()).unwrap();
     assert!(matches!(
         child.read_line(soon(), 400, &cancel),
         Err(ReadError::TooLong { limit: 400 })
