@@ -25,6 +25,12 @@ const WRONG_ANSWERS: u32 = 3;
 /// The most actions of one answer: all of them run at once.
 const MOST_ACTIONS: usize = 512;
 
+/// How long a question may be, in bytes: a line to a plugin takes at most 8 MiB.
+const LONGEST_QUESTION: usize = 7 * 1024 * 1024;
+
+/// How much of each text is left in any case.
+const LEAST_TEXT: usize = 1024;
+
 /// Failed questions (process died, no answer in time) in a row after which the driver gives up.
 const LOST_ANSWERS: u32 = 2;
 
@@ -265,7 +271,7 @@ impl Driver for External {
         let mut params = json!({
             "goal": situation.goal,
             "turns": situation.turns,
-            "observations": memory.observations,
+            "observations": fitting(&memory.observations, &memory.state),
             "state": memory.state,
         });
         if let Some(error) = &memory.error {
@@ -398,6 +404,49 @@ impl Memory {
         self.wrong = 0;
         self.lost = 0;
     }
+}
+
+/// The observations, with the beginnings of long texts left out where a line could not hold all of them: every one of many results
+/// may be as long as a result can be.
+fn fitting(observations: &[Value], state: &Value) -> Vec<Value> {
+    let mut told = observations.to_vec();
+    let texts = told.iter().filter_map(|seen| seen["text"].as_str().map(str::len));
+    // As JSON a character takes six bytes at most.
+    if texts.sum::<usize>() <= LONGEST_QUESTION / 12 {
+        return told;
+    }
+    let size = |value: &Value| value.to_string().len();
+    let room = LONGEST_QUESTION.saturating_sub(size(state));
+    if told.iter().map(size).sum::<usize>() <= room {
+        return told;
+    }
+    let each = (room / told.len()).max(LEAST_TEXT);
+    for seen in &mut told {
+        let Some(Value::String(text)) = seen.get_mut("text") else { continue };
+        // The other half is for what else there is of it.
+        let from = start_of_end(text, each / 2);
+        if from > 0 {
+            *text = format!("[... {from} bytes before this ...]\n{}", &text[from..]);
+        }
+    }
+    told
+}
+
+/// Where the end of a text begins that takes at most so many bytes as JSON.
+fn start_of_end(text: &str, most: usize) -> usize {
+    let mut left = most;
+    for (at, character) in text.char_indices().rev() {
+        let taken = if character < ' ' || matches!(character, '"' | '\\') {
+            6
+        } else {
+            character.len_utf8()
+        };
+        if taken > left {
+            return at + character.len_utf8();
+        }
+        left -= taken;
+    }
+    0
 }
 
 /// A value in at most a hundred characters.

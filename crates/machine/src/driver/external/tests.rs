@@ -75,6 +75,30 @@ fn a_question_says_who_is_asked_and_what_is_known() {
 }
 
 #[test]
+fn many_long_results_fit_into_one_question() {
+    let mut plugin = Plugin::new();
+    let read = |n: u64| json!({ "tool": "read", "parameters": { "path": format!("f{n}") } });
+    let answer = json!({ "decision": "act", "actions": (1..=512).map(read).collect::<Vec<_>>() });
+    let Decision::Act(actions) = plugin.answer(answer) else { panic!("expected actions") };
+    // Texts as long as results can be, and as long as they can get in JSON.
+    let long = ["\u{1}".repeat(64 * 1024), "é".repeat(32 * 1024), "short".to_owned()];
+    for (n, action) in (1..).zip(&actions) {
+        let result = ToolResult::ok(format!("{}end of {n}", long[n as usize % 3]));
+        plugin.0.observe(&HERE, &Fact::Result { call: CallId(n), action, result: &result });
+    }
+    let question = plugin.question();
+    assert!(question.to_string().len() < 8_000_000, "{}", question.to_string().len());
+    let seen = question["observations"].as_array().unwrap();
+    assert_eq!(seen.len(), 512);
+    for (n, seen) in (1..).zip(seen) {
+        let text = seen["text"].as_str().unwrap();
+        assert!(text.ends_with(&format!("end of {n}")), "the end of each is there");
+        let is_cut = text.starts_with("[... ");
+        assert_eq!(is_cut, n % 3 != 2, "{n}: what is short is there whole");
+    }
+}
+
+#[test]
 fn a_plugin_that_only_waits_is_told_of_and_has_an_end() {
     let mut plugin = ExternalKind.create(&config(), &Registry::default()).unwrap();
     let answer = json!({ "decision": "wait", "seconds": 1, "reason": "no file" });
