@@ -133,9 +133,11 @@ impl Run<'_> {
                 }
             }
         }
-        // Of one that is still busy then, what is under way has its own time.
-        if let Some(until) = until.filter(|until| *until > self.now()) {
-            self.round.due(until, || format!("the time of step {step:?} ends"));
+        // Of one that is still busy then, what is under way has its own time. What is around it ends its time, too: it may wait
+        // for a person, who has all the time there is.
+        let ends = until.into_iter().chain(self.deadlines.iter().copied()).min();
+        if let Some(ends) = ends.filter(|ends| *ends > self.now()) {
+            self.round.due(ends, || format!("the time of step {step:?} ends"));
         }
         None
     }

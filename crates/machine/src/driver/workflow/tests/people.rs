@@ -77,6 +77,22 @@ fn a_driver_of_a_step_waits_for_a_person_no_longer_than_it_says() {
 }
 
 #[test]
+fn a_driver_of_a_step_waits_for_a_person_no_longer_than_what_is_around_it() {
+    let work = json!([{"name": "d", "driver": "user"}]);
+    for around in
+        [json!({"parallel": {"a": work.clone()}}), json!({"foreach": "[1]", "steps": work.clone()})]
+    {
+        let mut group = around;
+        group["name"] = json!("g");
+        group["timeout"] = json!("7m");
+        group["on_error"] = json!("skip");
+        let log =
+            play(&steps(&[group, sh("b", "{{ steps.g.status }}", json!({}))]), &["person: …"]);
+        assert!(log.contains("act b (timed_out)"), "{log}");
+    }
+}
+
+#[test]
 fn the_time_of_a_person_inside_of_a_drivers_step_begins_when_the_question_is_put() {
     let ask =
         |name: &str| json!({"name": name, "ask": name, "timeout": "5m", "on_timeout": "skip"});
