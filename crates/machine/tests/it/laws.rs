@@ -202,7 +202,7 @@ fn result(id: EffectId, seed: u16) -> ToolResult {
 }
 
 /// A report of some outstanding effect, or of one that never was.
-fn report(state: &State, seed: u16) -> Input {
+pub(crate) fn report(state: &State, seed: u16) -> Input {
     let pending: Vec<(&EffectId, &Pending)> = state.data().pending.iter().collect();
     let foreign = EffectId(u64::from(seed % 40));
     let Some((id, kind)) = pending.get(usize::from(seed) % pending.len().max(1)) else {
@@ -848,9 +848,12 @@ fn works(effect: &Effect) -> bool {
 fn waits_for_something(state: &State) {
     let data = state.data();
     let is_made_ready = data.unready && data.pending.values().any(|p| *p == Pending::Workspace);
-    // A call in doubt is for a person, and what is set aside comes back with the children.
-    if is_held(state) || is_made_ready || data.awaits_children || !data.calls.is_empty() {
+    // What is set aside comes back with the children.
+    if is_held(state) || is_made_ready || data.awaits_children {
         return;
+    }
+    if !data.calls.is_empty() {
+        return a_call_waits_for_something(state);
     }
     let expected: &[Pending] = match &data.phase {
         Phase::OpeningWorkspace => &[Pending::Workspace],
@@ -876,7 +879,30 @@ fn waits_for_something(state: &State) {
     assert!(is_under_way, "{:?} waits for nothing: {:?}", data.phase, data.pending);
 }
 
-fn check_laws(opening: &[Input], seeds: &[Seed], input: impl Fn(&State, Seed) -> Input) {
+/// As long as calls of an open turn have not ended, one of them runs, or somebody is asked about one.
+fn a_call_waits_for_something(state: &State) {
+    let data = state.data();
+    if !matches!(data.phase, Phase::Acting | Phase::Ready) {
+        return;
+    }
+    let is_alive = data.calls.iter().any(|call| match &call.status {
+        CallStatus::Queued { .. } | CallStatus::Done(_) => false,
+        CallStatus::AwaitingDecider { .. }
+        | CallStatus::AwaitingApproval { .. }
+        | CallStatus::AwaitingAnswer
+        | CallStatus::Running { .. }
+        | CallStatus::InDoubt => true,
+    });
+    let is_under_way = data.pending.values().any(|pending| *pending != Pending::Deadline);
+    assert!(is_alive || is_under_way, "nothing happens to {:?}", data.calls);
+}
+
+/// Gives back the live state as it is in the end.
+pub(crate) fn check_laws(
+    opening: &[Input],
+    seeds: &[Seed],
+    input: impl Fn(&State, Seed) -> Input,
+) -> State {
     let first = seeds.len() as u16;
     let mut live = fresh();
     let mut reloaded = fresh();
@@ -926,7 +952,8 @@ fn check_laws(opening: &[Input], seeds: &[Seed], input: impl Fn(&State, Seed) ->
     }
     assert_eq!(quiet.save(), live.save(), "a quiet fold differs only in what is heard");
     goes_on_once_it_may(reload(&live), now);
-    nobody_is_waited_for_in_vain(live, now);
+    nobody_is_waited_for_in_vain(reload(&live), now);
+    live
 }
 
 /// Whatever a task was held in the middle of, it is under way again as soon as it may move.

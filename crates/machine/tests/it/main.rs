@@ -32,4 +32,5 @@ mod scenarios;
 mod servers;
 mod shell;
 mod shortcuts;
+mod trees;
 mod written;
