@@ -164,9 +164,18 @@ pub(super) fn rebuilt(
                 .to_owned()
         }
     });
-    let mut rebuilt = vec![Arc::new(Message::user(text))];
     let last = messages.iter().rposition(|message| message.role == Role::Assistant);
-    if let Some(last) = last.filter(|_| squeeze != Squeeze::Opening) {
+    let tail = last.filter(|_| squeeze != Squeeze::Opening);
+    if tail.is_none() {
+        // The first message is what this one takes the place of.
+        let since = messages.get(last.unwrap_or(0) + 1..).unwrap_or_default();
+        let said = said_last(since, kept, &text);
+        if !said.is_empty() {
+            text.push_str(&format!("\n\nWhat was said to you last:\n\n{}", said.join("\n\n")));
+        }
+    }
+    let mut rebuilt = vec![Arc::new(Message::user(text))];
+    if let Some(last) = tail {
         let tail = messages[last..].iter().cloned();
         rebuilt.extend(tail.map(|message| match squeeze {
             Squeeze::Summary => message,
@@ -174,6 +183,25 @@ pub(super) fn rebuilt(
         }));
     }
     rebuilt
+}
+
+/// What the model was told and has not answered, as far as the text does not hold it already: in a chat nothing else says
+/// what a person wants now. One that is itself too long is cut.
+fn said_last(messages: &[Arc<Message>], kept: &Kept<'_>, text: &str) -> Vec<String> {
+    let blocks = messages.iter().flat_map(|message| &message.blocks);
+    let words = blocks.filter_map(|block| match &block.part {
+        Part::Text { text } => Some(text),
+        _ => None,
+    });
+    let is_note = |words: &str| {
+        kept.notes.iter().any(|note| words.ends_with(note.as_str()) && text.contains(note.as_str()))
+    };
+    let is_new = |words: &&String| !text.contains(words.as_str()) && !is_note(words);
+    let fitting = |words: &String| match words.len() > CUT_RESULT {
+        true => shortened(words, CUT_RESULT),
+        false => words.clone(),
+    };
+    words.filter(is_new).map(fitting).collect()
 }
 
 /// The conversation with all but its last step cut to what a summary needs.

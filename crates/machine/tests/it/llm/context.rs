@@ -180,6 +180,24 @@ fn edge_case_07_an_overflow_forces_ever_shorter_conversations_and_then_an_end() 
 }
 
 #[test]
+fn what_a_person_said_last_is_asked_again_however_short_the_conversation_must_be() {
+    let mut rig = chat(json!({}));
+    rig.command(Command::Interrupt { note: "never touch b".to_owned() });
+    answer(&mut rig, Ok(reply(vec![text("hello")], StopReason::EndTurn)));
+    told(&mut rig, &format!("and now list the files {} of that kind", "x".repeat(50_000)));
+    for _ in 0..3 {
+        answer(&mut rig, overflow());
+    }
+    let asked = sent(&rig);
+    assert_eq!(asked.len(), 1, "{}", asked.len());
+    for kept in ["a goal", "- never touch b", "and now list the files xx", "xx of that kind"] {
+        assert!(asked[0].contains(kept), "{kept}: {}", asked[0]);
+    }
+    assert!(asked[0].len() < 5000, "{}", asked[0].len());
+    assert_eq!(asked[0].matches("never touch b").count(), 1, "{}", asked[0]);
+}
+
+#[test]
 fn edge_case_07_a_summary_that_does_not_fit_is_done_without_and_overflows_are_limited() {
     let mut asked = task();
     asked.budget.max_context_overflows = Some(3);
