@@ -15,9 +15,17 @@ pub fn named(driver: &str, more: [&Option<String>; 2]) -> String {
 
 /// The text in one line: control characters, line breaks included, and invisible ones are shown as escapes.
 pub fn visible(text: &str) -> String {
+    shown(text, |_, _, _| false)
+}
+
+/// The text as [`visible`] shows it, but for invisible characters that are kept, by what stands before and behind them.
+fn shown(text: &str, keeps: impl Fn(char, char, Option<char>) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut marks = 0;
-    for c in text.chars() {
+    let mut before = ' ';
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let last = std::mem::replace(&mut before, c);
         if is_mark(c) {
             marks += 1;
             if marks <= MARKS {
@@ -33,7 +41,9 @@ pub fn visible(text: &str) -> String {
             _ if (c as u32) < 0x20 || c == '\u{7f}' => {
                 shown.push_str(&format!("\\x{:02x}", c as u32))
             }
-            _ if is_hidden(c) => shown.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            _ if is_hidden(c) && !keeps(last, c, rest.clone().next()) => {
+                shown.push_str(&format!("\\u{{{:x}}}", c as u32))
+            }
             _ => shown.push(c),
         }
     }
@@ -80,6 +90,30 @@ fn end_marks(shown: &mut String, marks: &mut usize) {
 /// The lines of a text, each as [`visible`] shows it; tabs become spaces and the last break is no line.
 pub fn lines(text: &str) -> Vec<String> {
     text.lines().map(|line| visible(&line.replace('\t', "    "))).collect()
+}
+
+/// The lines of what somebody says to a person, as [`lines`] has them, but that words and emoji look as they are meant:
+/// what joins or parts letters in Persian or Hindi, and what makes a sign an emoji or one emoji of several, stays where it
+/// does that. It is for words alone: in a command or a path it would be a difference that nobody sees.
+pub fn prose(text: &str) -> Vec<String> {
+    text.lines().map(|line| shown(&line.replace('\t', "    "), joins)).collect()
+}
+
+/// Whether an invisible character does, between these two, what it is there for. None does so twice in a row.
+fn joins(before: char, c: char, behind: Option<char>) -> bool {
+    // From Arabic to Sinhala.
+    let is_joined = |c: char| matches!(c, '\u{600}'..='\u{dff}');
+    let is_emoji = |c: char| matches!(c, '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}');
+    match (c, behind) {
+        // After a digit only on a key.
+        ('\u{fe0f}', Some('\u{20e3}')) => before.is_ascii_digit() || "#*".contains(before),
+        ('\u{fe0f}', _) => is_emoji(before) || matches!(before, '\u{a9}' | '\u{ae}'),
+        ('\u{200c}' | '\u{200d}', Some(behind)) if is_joined(before) => is_joined(behind),
+        ('\u{200d}', Some(behind)) => {
+            (is_emoji(before) || before == '\u{fe0f}') && is_emoji(behind)
+        }
+        _ => false,
+    }
 }
 
 /// A path as it is seen from a folder: without that folder in front, if it is below it.
@@ -192,6 +226,24 @@ mod tests {
         assert_eq!(visible("a\rb\nc\td"), r"a\rb\nc\td");
         assert_eq!(visible("\u{9b}2J \u{202e}x\u{200b}"), r"\u{9b}2J \u{202e}x\u{200b}");
         assert_eq!(visible("é e\u{301} 中 🙂"), "é e\u{301} 中 🙂");
+    }
+
+    #[test]
+    fn words_and_emoji_of_prose_look_as_they_are_meant_and_nothing_else_hides() {
+        let said = "⚠\u{fe0f} 1\u{fe0f}\u{20e3} ©\u{fe0f} 👩\u{1f3fd}\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم क्\u{200d}ष";
+        assert_eq!(prose(said), [said]);
+        for (hidden, told) in [
+            ("a\u{200d}b", r"a\u{200d}b"),
+            ("ab\u{fe0f}", r"ab\u{fe0f}"),
+            ("1\u{fe0f}2", r"1\u{fe0f}2"),
+            ("⚠\u{fe0f}\u{fe0f}", "⚠\u{fe0f}\\u{fe0f}"),
+            ("👩\u{200d}a", r"👩\u{200d}a"),
+            ("م\u{200c}\u{200c}م", r"م\u{200c}\u{200c}م"),
+            ("\u{200c}\u{202e}⚠\u{e0041}", r"\u{200c}\u{202e}⚠\u{e0041}"),
+        ] {
+            assert_eq!(prose(hidden), [told]);
+        }
+        assert_eq!(visible("⚠\u{fe0f}"), r"⚠\u{fe0f}", "a path could differ by it");
     }
 
     #[test]

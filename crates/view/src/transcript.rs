@@ -311,7 +311,7 @@ impl Transcript {
                 one(Tone::Plain, "claims to be finished".to_owned())
             }
             EventKind::Claimed { summary } => {
-                prefixed(Tone::Plain, "claims to be finished: ", summary)
+                led_by(Tone::Plain, "claims to be finished: ", text::prose(summary))
             }
             EventKind::JudgeAsked { criterion, model } => {
                 let (criterion, model) = (text::visible(criterion), text::visible(model));
@@ -581,7 +581,11 @@ fn changed(changes: &[Change], folder: &str, most: usize) -> Vec<Line> {
 /// The text with a prefix before its first line; the lines after it are indented, so that none of them can
 /// pass for a line of ours.
 fn prefixed(tone: Tone, prefix: &str, text: &str) -> Vec<Line> {
-    let mut shown = text::lines(text).into_iter();
+    led_by(tone, prefix, text::lines(text))
+}
+
+fn led_by(tone: Tone, prefix: &str, lines: Vec<String>) -> Vec<Line> {
+    let mut shown = lines.into_iter();
     let first = shown.next().unwrap_or_default();
     let mut lines = vec![Line::new(tone, format!("{prefix}{first}"))];
     lines.extend(shown.map(|line| Line::new(tone, format!("  {line}"))));
@@ -591,9 +595,9 @@ fn prefixed(tone: Tone, prefix: &str, text: &str) -> Vec<Line> {
 /// Lines of what a model says: from the beginning, or further ones.
 pub(crate) fn said(text: &str, from_start: bool) -> Vec<Line> {
     match from_start {
-        true => prefixed(Tone::Plain, "says: ", text),
+        true => led_by(Tone::Plain, "says: ", text::prose(text)),
         false => {
-            let lines = text::lines(text).into_iter();
+            let lines = text::prose(text).into_iter();
             lines.map(|line| Line::new(Tone::Plain, format!("  {line}"))).collect()
         }
     }
