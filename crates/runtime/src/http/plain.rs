@@ -305,6 +305,9 @@ impl<'c> Answer<'c> {
                 self.is_kept = version == 1 && !closes && self.framing != Framing::Close;
                 return Ok(head);
             }
+            if let Some(foreign) = foreign(&self.buffer) {
+                return Err(broken(foreign));
+            }
             if self.buffer.len() > MAX_HEAD {
                 return Err(broken("the head of its answer is too large"));
             }
@@ -550,6 +553,19 @@ fn unchunk(buffer: &mut Vec<u8>, mut state: Chunks) -> Result<(usize, Option<Chu
     }
     buffer.drain(to..from);
     Ok((to, next))
+}
+
+/// What an answer is that does not begin as one of HTTP.
+fn foreign(answer: &[u8]) -> Option<&'static str> {
+    const BEGIN: &[u8] = b"HTTP/";
+    if BEGIN.starts_with(&answer[..answer.len().min(BEGIN.len())]) {
+        return None;
+    }
+    Some(match answer {
+        // An alert, or a handshake.
+        [0x15 | 0x16, 3, ..] => "what it says is encrypted: it may be a server for https://",
+        _ => "its answer is no HTTP",
+    })
 }
 
 /// The size of a chunk; what stands after it means nothing.

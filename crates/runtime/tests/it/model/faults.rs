@@ -381,6 +381,20 @@ fn a_server_in_the_clear_behind_an_encrypted_address_is_told_as_that() {
 }
 
 #[test]
+fn a_server_that_speaks_something_else_is_told_as_that_and_not_waited_for() {
+    for (said, told) in [
+        (&b"SSH-2.0-OpenSSH_9.6\r\n"[..], "its answer is no HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "it may be a server for https://"),
+        (b"HTTP/", "the connection was closed before an answer"),
+        (b"", "the connection was closed before an answer"),
+    ] {
+        let failure = Rig::new(&Server::saying(said)).fails("here/small");
+        assert_eq!((failure.kind.as_str(), failure.retry), ("transport", Retry::Backoff));
+        assert!(failure.message.ends_with(told), "{}", failure.message);
+    }
+}
+
+#[test]
 fn a_redirect_is_not_followed_and_the_key_goes_nowhere_else() {
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let elsewhere = Server::saying(whole(ANTHROPIC));
