@@ -22,6 +22,9 @@ const NEAR: usize = 8;
 /// How much source is looked through for near names, in bytes.
 const NEAR_BYTES: usize = 16 * 1024 * 1024;
 
+/// What stands before a name of Rust that is otherwise a word of the language; it is no part of the name.
+const RAW: &str = "r#";
+
 /// A definition that has the name.
 struct Found {
     file: String,
@@ -84,7 +87,8 @@ pub(super) fn run(
 /// The parts of a name, whatever language's sign is between them.
 fn parts(symbol: &str) -> Vec<&str> {
     let symbol = symbol.trim().trim_end_matches("()");
-    let split = symbol.split("::").flat_map(|part| part.split(['.', '#'])).map(str::trim);
+    let raw = symbol.split("::").map(|part| part.trim().trim_start_matches(RAW));
+    let split = raw.flat_map(|part| part.split(['.', '#'])).map(str::trim);
     split.filter(|part| !part.is_empty()).collect()
 }
 
@@ -94,7 +98,7 @@ fn ends_with(path: &[String], wanted: &[&str]) -> bool {
         && path[path.len() - wanted.len()..]
             .iter()
             .zip(wanted)
-            .all(|(have, want)| have.trim_start_matches('#') == *want)
+            .all(|(have, want)| have.trim_start_matches(RAW).trim_start_matches('#') == *want)
 }
 
 fn holds(source: &[u8], name: &[u8]) -> bool {

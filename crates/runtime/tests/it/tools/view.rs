@@ -133,3 +133,15 @@ fn definitions_in_every_branch_and_private_members_are_found() {
         assert!(result.text.contains("#next() { return 2 }"), "{name}: {}", result.text);
     }
 }
+
+#[test]
+fn a_name_that_is_a_word_of_rust_is_found_with_and_without_its_mark() {
+    let folder = folder();
+    let source = "mod r#mod { pub fn r#match() {} }\nfn matches() {}\n";
+    std::fs::write(folder.path().join("raw.rs"), source).unwrap();
+    for name in ["r#match", "match", "r#mod::r#match", "mod::match"] {
+        let result = run(folder.path(), "view", json!({ "symbol": name }));
+        let expected = "raw.rs:1-1  r#mod::r#match\n pub fn r#match() {}";
+        assert_eq!(result.text.trim(), expected, "{name}");
+    }
+}
