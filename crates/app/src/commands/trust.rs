@@ -224,6 +224,9 @@ fn server_lines(servers: &[Server]) -> Vec<Line> {
         for line in needs_lines(&server.needs) {
             lines.push(Line::new(Tone::Ask, format!("    {line}")));
         }
+        if let Some(why) = server.unusable {
+            lines.push(Line::new(Tone::Ask, format!("    not started: {why}")));
+        }
         if server.trust_annotations {
             lines.push(Line::plain("    its own word on what its tools change is believed"));
         }

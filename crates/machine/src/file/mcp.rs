@@ -23,6 +23,9 @@ const DISPATCH_TIMEOUT: Span = Span::seconds(3660);
 const START_TIMEOUT: Span = Span::seconds(30);
 /// The longest name of a server: tools are named after it, and names are short.
 const MAX_NAME: usize = 32;
+/// What is said of a server that others of the file's readers can reach.
+const OLD_HTTP: &str = "it speaks only the old form of HTTP (sse), as its entry says; most servers speak streamable HTTP too: \
+     \"type\": \"http\"";
 const NAME_RULE: &str =
     "names are made of letters, digits, _ and -, up to 32 of them, without __ and no _ at the end";
 
@@ -43,6 +46,8 @@ pub struct Server {
     pub tools: Option<Vec<String>>,
     /// Whether it is left alone.
     pub disabled: bool,
+    /// Why it cannot be used, if its file, which others read too, declares something that is not known here.
+    pub unusable: Option<&'static str>,
     /// What its program needs of the sandbox.
     pub needs: Needs,
 }
@@ -144,6 +149,7 @@ fn read_own(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Serv
         trust_annotations: trust_annotations || dispatches,
         tools,
         disabled,
+        unusable: None,
         needs: read_needs(at, problems),
     })
 }
@@ -194,12 +200,6 @@ fn read_shared(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<S
     let kind = at.get("type").and_then(|kind| {
         kind.choice(problems, &["stdio", "http", "streamable-http", "streamableHttp", "sse"])
     });
-    if kind == Some("sse") {
-        let hint = "most servers speak streamable HTTP too: set \"type\": \"http\"".to_owned();
-        let message = format!("the server {name:?} speaks only the old form of HTTP (sse)");
-        problems.push(at, message, Some(hint));
-        return None;
-    }
     let command = at.get("command").map(|program| {
         let mut command: Vec<String> =
             program.text(problems).map(str::to_owned).into_iter().collect();
@@ -217,6 +217,7 @@ fn read_shared(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<S
         trust_annotations: false,
         tools: None,
         disabled,
+        unusable: (kind == Some("sse")).then_some(OLD_HTTP),
         needs: read_needs(at, problems),
     })
 }
@@ -405,6 +406,17 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_only_others_can_use_keeps_no_other_from_being_used() {
+        let shared = r#"{ "mcpServers": {
+            "files": { "command": "npx" },
+            "old": { "type": "sse", "url": "https://example.org/sse" } } }"#;
+        let servers = parse(shared, ".mcp.json").unwrap();
+        assert_eq!(servers.iter().map(|server| &server.name).collect::<Vec<_>>(), ["files", "old"]);
+        assert_eq!(servers[0].unusable, None);
+        assert!(servers[1].unusable.unwrap().contains("old form of HTTP"));
+    }
+
+    #[test]
     fn no_server_has_a_name_that_a_rule_for_all_of_another_means_too() {
         for name in ["a__b", "a_", "__a", "_"] {
             let own = errors(&format!("[server.{name}]\ncommand = [\"a\"]\n"), "mcp.toml");
@@ -463,10 +475,6 @@ mod tests {
             ("{", "not JSON"),
             ("{\"servers\": {}}", "\"mcpServers\" is missing"),
             ("{\"mcpServers\": {\"a\": {}}}", "needs a command or a url"),
-            (
-                "{\"mcpServers\": {\"a\": {\"type\": \"sse\", \"url\": \"https://a\"}}}",
-                "old form of HTTP",
-            ),
             ("{\"mcpServers\": []}", "a table of servers"),
         ] {
             let report = errors(text, ".mcp.json");

@@ -79,6 +79,9 @@ impl Expanded {
     /// A project's file may name variables, but none that holds a key of a provider of models. What it hands over as a secret is
     /// known as one from here on.
     pub(super) fn of(server: &Server, own: bool, task: &str) -> Result<Expanded, String> {
+        if let Some(why) = server.unusable {
+            return Err(why.to_owned());
+        }
         let kept = match own {
             true => BTreeSet::new(),
             false => key_variables(&Environment::default()).map_err(|why| why.to_string())?,

@@ -119,10 +119,16 @@ impl Rig {
     }
 
     fn open(&self) -> ServerTools {
+        let mut opened = self.open_all();
+        assert_eq!(opened.len(), 1);
+        opened.remove(0)
+    }
+
+    fn open_all(&self) -> Vec<ServerTools> {
         let project = self.project();
         let folder = project.to_str().unwrap();
         let workspace = in_place(&project);
-        let mut opened = self.mcp.open(
+        let opened = self.mcp.open(
             "t1",
             &self.specs(),
             &workspace,
@@ -131,8 +137,7 @@ impl Rig {
             &Cancel::new(),
         );
         self.mcp.answered("t1");
-        assert_eq!(opened.len(), 1);
-        opened.remove(0)
+        opened
     }
 
     fn call(&self, tool: &str, input: Value) -> ToolResult {
@@ -470,6 +475,22 @@ fn a_server_that_cannot_start_says_why() {
     rig.trust();
     rig.mcp.close("t1");
     assert!(rig.open().problem.unwrap().contains("did not answer within 100ms"));
+}
+
+#[test]
+fn a_server_of_the_old_form_of_http_is_named_as_that_and_costs_no_other() {
+    let rig = Rig::with(&[], "");
+    let shared =
+        r#"{ "mcpServers": { "old": { "type": "sse", "url": "http://127.0.0.1:9/sse" } } }"#;
+    std::fs::write(rig.project().join(".mcp.json"), shared).unwrap();
+    rig.trust();
+    let mut opened = rig.open_all();
+    opened.sort_by(|one, other| one.server.cmp(&other.server));
+    let problems: Vec<(&str, &str)> =
+        opened.iter().map(|it| (it.server.as_str(), it.problem.as_deref().unwrap_or(""))).collect();
+    let [("old", why), ("test", "")] = problems[..] else { panic!("{problems:?}") };
+    assert!(why.contains("old form of HTTP"), "{why}");
+    assert!(!opened[1].tools.is_empty());
 }
 
 #[test]
