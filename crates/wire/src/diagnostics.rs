@@ -101,8 +101,27 @@ struct Reader {
     traceback: Option<Place>,
     /// Whether it is one that Python itself prints: the next line that is not indented says what was raised.
     is_printed: bool,
-    /// The first and the last line that pytest marks with `E`.
-    marked: Option<(String, String)>,
+    /// What pytest marks with `E`.
+    marked: Option<Marked>,
+    /// What a program in Go panics with, before the places of its trace.
+    panic: Option<String>,
+    /// Where Go's own sources are, as far as the trace shows it.
+    go_root: Option<String>,
+}
+
+/// Lines that pytest marks, one after the other.
+#[derive(Debug)]
+struct Marked {
+    first: String,
+    last: String,
+    /// Whether Python showed source between them: what is wrong comes last then, and first otherwise.
+    shows_source: bool,
+}
+
+impl Marked {
+    fn message(self) -> String {
+        if self.shows_source { self.last } else { self.first }
+    }
 }
 
 impl Reader {
@@ -137,6 +156,13 @@ impl Reader {
             self.place = Some(place);
             return;
         }
+        if let Some(said) = line.strip_prefix("panic: ") {
+            self.panic = Some(said.split(" [recovered").next().unwrap_or(said).to_owned());
+            return;
+        }
+        if let Some(place) = go_frame(line) {
+            return self.go_frame(place);
+        }
         if let Some((severity, message)) = severity(line) {
             self.message = Some((severity, message.to_owned()));
             return;
@@ -145,7 +171,20 @@ impl Reader {
         if let Some(place) = self.traceback.take_if(|_| is_raised) {
             return self.add(place, Severity::Error, trimmed);
         }
-        self.placed(trimmed.strip_prefix("vet: ").unwrap_or(trimmed));
+        let by_whom = ["vet: ", "/usr/bin/ld: "];
+        self.placed(by_whom.iter().find_map(|who| trimmed.strip_prefix(who)).unwrap_or(trimmed));
+    }
+
+    /// A step of Go's trace, the innermost first. The first that is not in Go's own sources is where it went wrong.
+    fn go_frame(&mut self, place: Place) {
+        let own = ["/src/runtime/", "/src/testing/"].iter().find_map(|own| place.path.find(own));
+        if let Some(at) = own {
+            self.go_root = Some(place.path[..at].to_owned());
+        }
+        let is_own = self.go_root.as_ref().is_some_and(|root| place.path.starts_with(root));
+        if let Some(said) = self.panic.take_if(|_| !is_own) {
+            self.add(place, Severity::Error, &format!("panic: {said}"));
+        }
     }
 
     /// A line that begins with its place.
@@ -159,20 +198,33 @@ impl Reader {
         if place.path.contains(char::is_whitespace) || !has_ending(&place.path) {
             return;
         }
-        if rest.is_empty() || rest.starts_with("in ") {
+        let is_step = rest.is_empty() || rest.starts_with("in ");
+        let is_class = is_exception(rest) && !rest.contains(' ');
+        let names_class = self.marked.is_some() && !rest.contains(' ') && !is_step;
+        if is_class || names_class || (rest.is_empty() && self.marked.is_some()) {
+            // How pytest ends what it marked.
+            let message = match self.marked.take().map(Marked::message) {
+                Some(said) if names(&said, rest) => said,
+                Some(said) => format!("{rest}: {said}"),
+                None => rest.to_owned(),
+            };
+            self.traceback = None;
+            self.add(place, Severity::Error, &message);
+        } else if is_step {
+            if self.marked.is_some() {
+                // In its short form another error follows what was marked.
+                self.place_marked();
+            }
             // A step of a traceback; those outside the project are not where the mistake is.
             if !place.path.starts_with(['/', '<', '.']) {
                 self.traceback = Some(place);
                 self.is_printed = false;
             }
-        } else if is_exception(rest) && !rest.contains(' ') {
-            let message = match self.marked.take() {
-                Some((first, _)) if first.starts_with(rest) => first,
-                Some((first, _)) => format!("{rest}: {first}"),
-                None => rest.to_owned(),
-            };
-            self.traceback = None;
-            self.add(place, Severity::Error, &message);
+        } else if is_warning(rest) {
+            self.add(place, Severity::Warning, rest);
+        } else if rest.starts_with("required ") || rest.starts_with("recursively required ") {
+            // How gcc tells where a template is used.
+            self.add(place, Severity::Note, rest);
         } else {
             self.add(place, Severity::Error, rest);
         }
@@ -180,22 +232,33 @@ impl Reader {
 
     /// A line that pytest marks: a part of an error whose place comes before or after it.
     fn marked(&mut self, text: &str) {
-        if let Some(place) = python_frame(text) {
+        let frame = python_frame(text);
+        let shows_source = frame.is_some();
+        if let Some(place) = frame {
             self.traceback = Some(place);
             self.is_printed = false;
-            return;
         }
         match &mut self.marked {
-            Some((_, last)) => *last = text.to_owned(),
-            None => self.marked = Some((text.to_owned(), text.to_owned())),
+            Some(marked) => {
+                marked.shows_source |= shows_source;
+                text.clone_into(&mut marked.last);
+            }
+            None => {
+                let (first, last) = (text.to_owned(), text.to_owned());
+                self.marked = Some(Marked { first, last, shows_source });
+            }
         }
     }
 
     /// What was marked and got no place of its own belongs to the last one of the traceback.
-    fn end_of_section(&mut self) {
-        if let (Some((_, last)), Some(place)) = (self.marked.take(), self.traceback.take()) {
-            self.add(place, Severity::Error, &last);
+    fn place_marked(&mut self) {
+        if let (Some(marked), Some(place)) = (self.marked.take(), self.traceback.take()) {
+            self.add(place, Severity::Error, &marked.message());
         }
+    }
+
+    fn end_of_section(&mut self) {
+        self.place_marked();
         self.message = None;
     }
 
@@ -318,6 +381,25 @@ fn is_named(line: &str) -> bool {
     let name = line.split(':').next().unwrap_or_default();
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
     name.chars().all(plain) && (name.starts_with(char::is_uppercase) || name.contains('.'))
+}
+
+/// Whether an error's own words begin with its class, with or without the module; without a class they are all there is.
+fn names(said: &str, class: &str) -> bool {
+    let name = said.split(':').next().unwrap_or_default();
+    class.is_empty() || name == class || name.ends_with(&format!(".{class}"))
+}
+
+/// `DeprecationWarning: old`, as Python and pytest tell what does not fail.
+fn is_warning(text: &str) -> bool {
+    let name = text.split(':').next().unwrap_or_default();
+    text != name && name.ends_with("Warning") && is_exception(name)
+}
+
+/// `\t/project/a.go:4 +0x1d`, a step of Go's trace.
+fn go_frame(line: &str) -> Option<Place> {
+    let (place, rest) = place(line.strip_prefix('\t')?)?;
+    let is_step = rest.is_empty() || rest.starts_with(" +0x");
+    (is_step && place.path.ends_with(".go")).then_some(place)
 }
 
 /// A place whose message follows on the next line.

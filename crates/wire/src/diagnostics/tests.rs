@@ -135,6 +135,80 @@ fn pytest() {
 }
 
 #[test]
+fn pytest_in_its_short_form_says_what_failed_and_a_warning_is_no_error() {
+    check(
+        include_str!("../../tests/diagnostics/pytest_short.txt"),
+        &[
+            "tests/test_calc.py:15 error RuntimeError: fixture",
+            "/project/tests/test_more.py:4 error fixture 'nofix' not found",
+            "tests/test_calc.py:5 error assert 0 == 2",
+            "tests/test_calc.py:7 error AssertionError: assert {'a': 1, 'b': [1, 2]} == {'a': 1, 'b': [1, 3]}",
+            "calc.py:7 error ValueError: too bad",
+            "tests/test_calc.py:11 error Failed: DID NOT RAISE KeyError",
+            "tests/test_calc.py:19 error Failed: own words",
+            "tests/test_more.py:3 error test_more.Boom: no luck",
+            "tests/test_more.py:8 error KeyError: 'x'",
+            "tests/test_more.py:10 error test_more.Boom: after",
+            "/project/calc.py:3 warning DeprecationWarning: old",
+        ],
+    );
+}
+
+#[test]
+fn pytest_names_errors_whatever_their_class_is_called() {
+    check(
+        include_str!("../../tests/diagnostics/pytest_chain.txt"),
+        &[
+            "/project/tests/test_more.py:4 error fixture 'nofix' not found",
+            "tests/test_more.py:3 error test_more.Boom: no luck",
+            "tests/test_more.py:8 error KeyError: 'x'",
+            "tests/test_more.py:10 error test_more.Boom: after",
+        ],
+    );
+    // The last step in the project is where it went wrong.
+    check(
+        "____ test_a ____\ntests/test_a.py:3: in test_a\n    json.loads('')\n/usr/lib/python3/json/__init__.py:346: in \
+         loads\n    return 1\nE   json.JSONDecodeError: Expecting value\n==== 1 failed ====\n",
+        &["tests/test_a.py:3 error json.JSONDecodeError: Expecting value"],
+    );
+}
+
+#[test]
+fn a_panic_of_go_is_placed_where_the_projects_own_code_is() {
+    check(
+        include_str!("../../tests/diagnostics/go_test.txt"),
+        &[
+            "lib_test.go:3 error got 1, want 2",
+            "lib_test.go:4 error sub",
+            "/project/lib/lib.go:2 error panic: assignment to entry in nil map",
+        ],
+    );
+    check(
+        "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/project/main.go:3 +0x28\nexit status 2\n",
+        &["/project/main.go:3 error panic: boom"],
+    );
+}
+
+#[test]
+fn what_the_linker_misses_and_where_a_template_is_used() {
+    check(
+        include_str!("../../tests/diagnostics/ld.txt"),
+        &[
+            "/project/two.c:2 error undefined reference to `foo'",
+            "/project/two.c:3 error undefined reference to `bar'",
+            "/project/two.c:5 error undefined reference to `foo'",
+        ],
+    );
+    check(
+        include_str!("../../tests/diagnostics/gxx.txt"),
+        &[
+            "t.cpp:1:45 error no match for ‘operator+’ (operand types are ‘S’ and ‘S’)",
+            "t.cpp:3:21 note required from here",
+        ],
+    );
+}
+
+#[test]
 fn a_traceback_is_placed_where_it_ends() {
     check(
         "Traceback (most recent call last):\n  File \"run.py\", line 9, in <module>\n    main()\n  File \"a.py\", \
