@@ -142,7 +142,11 @@ impl Step<'_> {
             waited: data.model_waited,
             wasted: data.spend.wasted_requests(),
         };
+        // Of an agent's own questions only the agent can tell its model.
+        let asks = matches!(data.phase, Phase::Consulting { request: Consultation::Model(_) });
+        let is_told = asks && retry::is_to_be_told(failure, asked.failures);
         let wait = retry::wait(failure, asked, &data.spec.recovery.waits, salt);
+        let wait = wait.filter(|_| !is_told);
         let (kind, message) = (failure.kind.clone(), failure.message.clone());
         self.event(|| EventKind::ModelFailed { kind, message, again_in: wait.map(|wait| wait.0) });
         let Some(wait) = wait else {

@@ -492,7 +492,7 @@ impl Llm {
         if failure.is_unusable() && self.memory.summing_up {
             return self.on_no_summary();
         }
-        if failure.is_unusable() && failure.is_final() && self.memory.cuts + 1 < MOST_CUTS {
+        if failure.is_unusable() && self.memory.cuts + 1 < MOST_CUTS {
             self.memory.cuts += 1;
             return self.say(format!(
                 "Your last answer could not be used, and nothing of it was done: {} Try again; if it was long, \

@@ -58,6 +58,15 @@ pub fn is_own(failure: &ModelFailure) -> bool {
     failure.retry == Retry::Backoff || !counts(failure)
 }
 
+/// How often the same question may be answered in a way that cannot be used before the model is told so: another try often
+/// does, and what answers it the same way each time would be paid for each time.
+const UNUSABLE: u32 = 3;
+
+/// Whether a model that failed so often in a row is better told what is wrong with its answers than asked the same again.
+pub fn is_to_be_told(failure: &ModelFailure, failures: u32) -> bool {
+    failure.is_unusable() && failures >= UNUSABLE
+}
+
 /// How the question fared that is being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {

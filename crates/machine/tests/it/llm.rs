@@ -227,6 +227,44 @@ fn an_answer_that_cannot_be_used_is_told_to_the_model_and_the_third_in_a_row_end
     assert_eq!(rig.state.data().spend.tokens, 9 * 10, "what was cut is paid for");
 }
 
+/// Some models answer what their tools told them with nothing at all, however often they are asked the same.
+#[test]
+fn an_answer_that_says_nothing_again_and_again_is_told_to_the_model() {
+    let nothing = || {
+        let message = "the answer has nothing in it".to_owned();
+        let (kind, retry) = ("empty_completion".to_owned(), Retry::Backoff);
+        Err(ModelFailure { kind, retry, message, usage: usage(9) })
+    };
+    let asked_again = |rig: &mut Rig| {
+        answer(rig, nothing());
+        assert_eq!(rig.told().split(' ').nth(1), Some("model_failed"), "{}", rig.told());
+        let timer = rig.effect("set_timer");
+        rig.input(Signal::TimerFired(timer).into());
+    };
+    let mut rig = Rig::started(task());
+    for _ in 0..2 {
+        asked_again(&mut rig);
+        assert_eq!(sent(&rig), ["User: a goal"], "the same question");
+    }
+    answer(&mut rig, nothing());
+    let told = sent(&rig).pop().unwrap();
+    assert!(told.contains("could not be used") && told.contains("has nothing in it"), "{told}");
+    answer(&mut rig, Ok(reply(vec![tool("u1", "read", json!({}))], StopReason::ToolUse)));
+    // It is paid for no longer than without a word.
+    for _ in 0..8 {
+        answer(&mut rig, nothing());
+        if rig.told().contains("set_timer") {
+            let timer = rig.effect("set_timer");
+            rig.input(Signal::TimerFired(timer).into());
+        }
+    }
+    assert!(!matches!(rig.state.standing(), Standing::Finished { .. }));
+    answer(&mut rig, nothing());
+    let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(outcome, Outcome::Failed);
+    assert!(reason.starts_with("what the model answers cannot be used: empty_completion"));
+}
+
 #[test]
 fn an_unsafe_call_of_a_model_is_refused_when_nobody_attends_and_the_model_is_told() {
     let mut rig = Rig::started(task());
