@@ -158,6 +158,45 @@ fn a_call_that_is_held_back_until_it_is_whole_is_waited_for_while_its_server_liv
 }
 
 #[test]
+fn a_model_that_reasons_unseen_is_waited_for_while_its_server_lives() {
+    let server = |pings: usize| {
+        Server::new(move |_, stream| {
+            let begin = [
+                r#"{"type":"response.created","response":{"id":"r1","model":"m"}}"#,
+                r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","id":"rs_1"}}"#,
+            ];
+            let rest = [
+                r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_1"}}"#,
+                r#"{"type":"response.output_text.delta","output_index":1,"delta":"Hello."}"#,
+                r#"{"type":"response.completed","response":{"id":"r1","status":"completed"}}"#,
+            ];
+            let frames = |frames: &[&str]| {
+                frames.iter().map(|f| format!("data: {f}\n\n")).collect::<String>()
+            };
+            let mut sent = stream.write_all(&[HEAD.as_bytes(), &chunk(frames(&begin))].concat());
+            for _ in 0..pings {
+                std::thread::sleep(Duration::from_millis(50));
+                let alive = r#"{"type":"keepalive","sequence_number":3}"#;
+                sent = sent.and(stream.write_all(&chunk(frames(&[alive]))));
+            }
+            sent.is_ok() && stream.write_all(&chunk(frames(&rest))).is_ok()
+        })
+    };
+    let asked = |server: &Server, limits| {
+        let there = format!(
+            "[provider.there]\ndialect = \"openai_responses\"\nbase_url = \"{}/v1\"\n",
+            server.url()
+        );
+        Rig::written(server, limits, &there).ask("there/thinker")
+    };
+    let limits = short(400, 400, 60_000);
+    assert_eq!(asked(&server(20), limits).unwrap().message.text(), "Hello.");
+    // But not for ever.
+    let limits = Limits { busy: Duration::from_millis(600), ..limits };
+    assert_eq!(asked(&server(1000), limits).unwrap_err().kind, "idle_timeout");
+}
+
+#[test]
 fn silence_after_the_first_words_is_not_measured_by_the_patience_before_them() {
     let server = Server::new(|_, stream| {
         let begin = ANTHROPIC.find("event: content_block_stop").unwrap();

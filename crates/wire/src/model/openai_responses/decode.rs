@@ -149,6 +149,12 @@ impl Decode for Decoder {
     fn is_complete(&self) -> bool {
         self.is_complete
     }
+
+    /// Reasoning that is not shown comes once it is whole, and before its first item a model may wait for its turn. What it
+    /// says comes as it is said.
+    fn is_held_back(&self) -> bool {
+        self.is_started && self.items.last().is_none_or(|item| item.kind != Kind::Message)
+    }
 }
 
 impl Decoder {

@@ -1,8 +1,8 @@
 //! Events of a response in, events and replies out.
 
 use super::super::OpenAiResponses;
-use crate::model::Retry;
 use crate::model::openai_chat::tests::{calls, events, interleave, reply, says};
+use crate::model::{Dialect, Retry, StreamEvent};
 use machine::message::{Part, StopReason};
 use serde_json::{Value, json};
 
@@ -375,4 +375,23 @@ fn what_is_no_json_or_of_another_shape_ends_the_stream() {
     assert_eq!(fails("{\"type\":"), "malformed_stream");
     assert_eq!(fails("[]"), "protocol");
     assert_eq!(fails(&event("response.output_text.delta", json!({ "delta": 7 }))), "protocol");
+}
+
+#[test]
+fn while_a_model_reasons_unseen_a_sign_of_life_is_all_that_comes() {
+    let keepalive = event("keepalive", json!({}));
+    let reasoning = json!({ "type": "reasoning", "id": "rs_0", "summary": [] });
+    let mut decoder = OpenAiResponses.decoder();
+    let mut held_after = |frame: &str| {
+        let mut out = Vec::new();
+        decoder.frame("", frame, &mut out).unwrap();
+        (out.contains(&StreamEvent::Ping), decoder.is_held_back())
+    };
+    assert_eq!(held_after(&created()), (false, true));
+    assert_eq!(held_after(&added(0, reasoning.clone())), (false, true));
+    assert_eq!(held_after(&keepalive), (true, true));
+    assert_eq!(held_after(&item(0, reasoning)), (false, true));
+    assert_eq!(held_after(&added(1, message(1, ""))), (false, false));
+    assert_eq!(held_after(&says_text(1, "So")), (false, false));
+    assert_eq!(held_after(&keepalive), (true, false));
 }
