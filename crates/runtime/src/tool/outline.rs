@@ -337,12 +337,7 @@ impl Walk<'_> {
             name = inside;
         }
         let own = self.word(&name);
-        // What it is generic over is no part of a name.
-        let own = if own.contains("operator") {
-            own
-        } else {
-            own.split('<').next().unwrap_or_default().trim_matches(['&', ' ']).to_owned()
-        };
+        let own = bare(&own);
         // A method of Go names its type itself.
         match node.child_by_field_name("receiver").map(|receiver| self.word(&receiver)) {
             None => own,
@@ -460,4 +455,35 @@ fn after_skipped<'t>(node: Node<'t>, skipped: &[&str]) -> Node<'t> {
         found = cursor.node();
     }
     found
+}
+
+/// A name without what it is generic over, which is no part of it: `Vec<T>::size` is `Vec::size`. Nothing in the name of an
+/// operator is that.
+fn bare(name: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let is_operator = |at: &usize| {
+        (*at == 0 || name[..*at].ends_with("::"))
+            && !name[*at + "operator".len()..].starts_with(is_word)
+    };
+    let found = name.match_indices("operator").map(|(at, _)| at).find(is_operator);
+    let (mut rest, operator) = name.split_at(found.unwrap_or(name.len()));
+    let mut bare = String::new();
+    while let Some((before, generic)) = rest.split_once('<') {
+        bare.push_str(before);
+        let mut depth = 1_u32;
+        let end = generic.char_indices().find(|(at, c)| {
+            match c {
+                '<' => depth += 1,
+                '>' if !generic[..*at].ends_with('-') => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        });
+        // Only a member of it goes on behind it.
+        rest = end.map_or("", |(at, _)| &generic[at + 1..]);
+        rest = if rest.starts_with("::") { rest } else { "" };
+    }
+    bare.push_str(rest);
+    bare.push_str(operator);
+    bare.trim_matches(['&', ' ']).to_owned()
 }

@@ -100,6 +100,27 @@ fn a_type_is_shown_where_it_is_defined_and_not_where_it_is_added_to() {
 }
 
 #[test]
+fn members_of_a_template_that_are_defined_outside_of_it_are_found_by_their_names() {
+    let folder = folder();
+    let source = "template<typename T>\nclass Vec {\n  int size() const;\n};\ntemplate<typename T>\n\
+                  int Vec<T>::size() const { return 1; }\ntemplate<>\n\
+                  int Vec<std::pair<int, int>>::size() const { return 2; }\n\
+                  template<typename T> T Vec<T>::operator[](int i) const { return T(); }\n\
+                  bool operator<(const A& a, const A& b) { return false; }\n";
+    std::fs::write(folder.path().join("vec.hpp"), source).unwrap();
+    let places = |symbol: &str| {
+        let text = run(folder.path(), "view", json!({ "symbol": symbol })).text;
+        let places = text.lines().filter(|line| line.starts_with("vec.hpp:"));
+        places.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(places("Vec"), ["vec.hpp:1-4  Vec"]);
+    let sizes = ["vec.hpp:3-3", "vec.hpp:5-6", "vec.hpp:7-8"].map(|at| format!("{at}  Vec::size"));
+    assert_eq!(places("Vec::size"), sizes);
+    assert_eq!(places("Vec::operator[]"), ["vec.hpp:9-9  Vec::operator[]"]);
+    assert_eq!(places("operator<"), ["vec.hpp:10-10  operator<"]);
+}
+
+#[test]
 fn a_long_definition_is_cut_and_says_how_to_read_on() {
     let folder = folder();
     let body = "    x = 1\n".repeat(1000);
