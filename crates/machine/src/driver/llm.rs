@@ -468,7 +468,12 @@ impl Llm {
             }
             StopReason::Pause => {}
             StopReason::Refusal => {
-                self.memory.end = Some(format!("the model refused: {}", reply.message.text()));
+                self.memory.end = Some(match reply.message.text() {
+                    said if said.trim().is_empty() => {
+                        "the model refused, without a word".to_owned()
+                    }
+                    said => format!("the model refused: {said}"),
+                });
             }
             StopReason::EndTurn | StopReason::StopSequence | StopReason::ToolUse => {
                 self.memory.claim = Some(reply.message.text());

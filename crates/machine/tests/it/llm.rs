@@ -197,6 +197,10 @@ fn an_answer_that_is_cut_goes_on_and_a_refusal_ends() {
     answer(&mut rig, Ok(reply(vec![text("I will not")], StopReason::Refusal)));
     let Standing::Finished { outcome, reason } = rig.state.standing() else { panic!("goes on") };
     assert_eq!((outcome, reason.as_str()), (Outcome::Failed, "the model refused: I will not"));
+    let mut rig = Rig::started(task());
+    answer(&mut rig, Ok(reply(vec![], StopReason::Refusal)));
+    let Standing::Finished { reason, .. } = rig.state.standing() else { panic!("goes on") };
+    assert_eq!(reason, "the model refused, without a word");
 }
 
 #[test]

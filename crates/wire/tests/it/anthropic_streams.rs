@@ -255,6 +255,33 @@ fn a_refusal_inside_a_tool_call_runs_nothing() {
 }
 
 #[test]
+fn a_refusal_says_why_in_its_providers_words() {
+    let refused = |begun: &str, details: &str| {
+        let lines = format!(
+            r#"{START}
+            {begun}
+            {{"type":"message_delta","delta":{{"stop_reason":"refusal","stop_details":{details}}},"usage":{{"output_tokens":3}}}}
+            {STOP}"#
+        );
+        show_answer(&run_in_all_cuts(&AnthropicMessages, named_events(&lines).as_bytes()).1)
+    };
+    let why = r#"{"type":"refusal","category":"cyber","explanation":"It could do harm."}"#;
+    let silent = r#"{"type":"refusal","category":null,"explanation":null}"#;
+    let found =
+        [refused(HELLO, why), refused("", why), refused(HELLO, silent), refused("", "null")];
+    insta::assert_snapshot!(found.concat(), @r#"
+    => msg_1 claude-opus-4-6 Refusal {"input":10,"output":3,"cache_read":4,"cache_write":0}
+       {"part":"text","text":"Hello"}
+       {"part":"text","text":"It could do harm."}
+    => msg_1 claude-opus-4-6 Refusal {"input":10,"output":3,"cache_read":4,"cache_write":0}
+       {"part":"text","text":"It could do harm."}
+    => msg_1 claude-opus-4-6 Refusal {"input":10,"output":3,"cache_read":4,"cache_write":0}
+       {"part":"text","text":"Hello"}
+    => msg_1 claude-opus-4-6 Refusal {"input":10,"output":3,"cache_read":4,"cache_write":0}
+    "#);
+}
+
+#[test]
 fn counters_of_both_caches_are_told_apart() {
     let lines = format!(
         r#"{{"type":"message_start","message":{{"id":"m","model":"c","usage":{{"input_tokens":5,"cache_creation_input_tokens":30,"cache_read_input_tokens":100,"cache_creation":{{"ephemeral_5m_input_tokens":10,"ephemeral_1h_input_tokens":20}},"output_tokens":1}}}}}}

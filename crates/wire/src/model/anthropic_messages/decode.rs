@@ -105,6 +105,9 @@ impl Decode for Decoder {
             "content_block_delta" => self.add(&data, out)?,
             "content_block_stop" => self.stop_block(index(&data)?, out)?,
             "message_delta" => {
+                if data["delta"]["stop_reason"] == "refusal" {
+                    self.explain(&data["delta"]["stop_details"], out)?;
+                }
                 self.count(counts(&data["usage"]), data["delta"]["stop_reason"].as_str(), out)?;
             }
             "message_stop" => self.stop(out)?,
@@ -178,6 +181,15 @@ impl Decoder {
         let known = stop.as_ref().ok().copied().flatten();
         out.push(StreamEvent::MessageDelta { usage, stop: known });
         stop.map(drop)
+    }
+
+    /// Why an answer was refused, in its provider's words: what there is of the answer does not say it.
+    fn explain(&self, details: &Value, out: &mut Vec<StreamEvent>) -> Result<(), ModelError> {
+        self.must_have_begun()?;
+        let said = details["explanation"].as_str().filter(|said| !said.trim().is_empty());
+        let index = self.blocks.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
+        out.extend(said.map(|said| StreamEvent::TextDelta { index, text: said.to_owned() }));
+        Ok(())
     }
 
     fn open_block(
