@@ -2,6 +2,7 @@
 //! word for word (the goal, the checks, the operator's notes, the last failure), and the model's last step stays as
 //! it was. The journal keeps everything.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,9 @@ const CUT_OLD_RESULT: usize = 400;
 
 /// How much of the operator's notes is kept; the last count.
 const MOST_NOTES: usize = 16_000;
+
+/// What a long note is cut to where not all of them fit.
+const LONG_NOTE: usize = 4_000;
 
 /// How much must go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,13 +133,19 @@ fn kept_words(situation: &Situation<'_>, notes: &[String], failure: Option<&str>
     let mut text = opening(situation);
     if !notes.is_empty() {
         text.push_str("\n\nThe operator said, in this order:");
+        let is_too_much = notes.iter().map(String::len).sum::<usize>() > MOST_NOTES;
+        // A log that somebody pasted must not take all the room.
+        let shown = notes.iter().rev().map(|note| match is_too_much && note.len() > LONG_NOTE {
+            true => Cow::Owned(shortened(note, LONG_NOTE)),
+            false => Cow::Borrowed(note.as_str()),
+        });
         let mut room = MOST_NOTES;
-        let fits = notes.iter().rev().take_while(|note| {
+        let fits = shown.take_while(|note| {
             let fits = note.len() <= room;
             room = room.saturating_sub(note.len());
             fits
         });
-        let mut notes: Vec<&String> = fits.collect();
+        let mut notes: Vec<Cow<'_, str>> = fits.collect();
         notes.reverse();
         for note in notes {
             text.push_str(&format!("\n- {note}"));

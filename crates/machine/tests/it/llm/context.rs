@@ -64,6 +64,21 @@ fn a_full_context_is_summed_up_and_what_must_not_be_lost_is_kept_word_for_word()
 }
 
 #[test]
+fn a_long_note_does_not_cost_the_others() {
+    let mut rig = Rig::started(with_context(1000));
+    rig.command(Command::Steer { text: "never touch b".to_owned() });
+    let log = format!("it prints {} and stops there", "x".repeat(30_000));
+    rig.command(Command::Interrupt { note: log });
+    step(&mut rig, 900, "A");
+    answer(&mut rig, Ok(reply(vec![text("a says A")], StopReason::EndTurn)));
+    let now = sent(&rig);
+    for kept in ["- never touch b", "- it prints x", "x and stops there"] {
+        assert!(now[0].contains(kept), "{kept}: {}", now[0].len());
+    }
+    assert!(now[0].len() < 10_000, "{}", now[0].len());
+}
+
+#[test]
 fn after_a_summary_no_thinking_from_before_it_counts() {
     let mut rig = Rig::started(with_context(1000));
     step(&mut rig, 100, "A");
