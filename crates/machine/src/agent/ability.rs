@@ -128,12 +128,13 @@ impl AgentProtocol {
         }
     }
 
-    /// Whether a process can be asked again once a turn of it was stopped. An agent of the protocol may answer everything
-    /// after that with the end of what was stopped, for as long as it lives: its conversation goes on in another process.
+    /// Whether a process can be asked again once a turn of it was stopped; otherwise its conversation goes on in another
+    /// process. Codex leaves the command running that the turn waited for. An agent of the protocol may answer everything
+    /// after that with the end of what was stopped, for as long as it lives.
     pub const fn outlives_a_stop(self) -> bool {
         match self {
-            AgentProtocol::Claude | AgentProtocol::Codex => true,
-            AgentProtocol::Acp => false,
+            AgentProtocol::Claude => true,
+            AgentProtocol::Codex | AgentProtocol::Acp => false,
         }
     }
 
