@@ -114,6 +114,18 @@ impl Watching {
         self.person != Person::Nobody
     }
 
+    /// How much is told.
+    fn detail(&self, screen: &Screen) -> Detail {
+        let decides = self.part == Part::Decides;
+        Detail {
+            starts: !screen.is_live(),
+            inner: false,
+            output: if decides { 200 } else { 5 },
+            failure: if decides { 200 } else { 20 },
+            change: if decides { 200 } else { 20 },
+        }
+    }
+
     /// Whether a person talks with the model, here and now.
     fn talks(&self) -> bool {
         self.attended() && self.part == Part::Talks
@@ -133,7 +145,7 @@ pub(crate) fn drive(
     let (sender, news) = channel();
     let (shown, chat) = (Shown::default(), chat::Shared::default());
     let tasks = begin(&mut station)?;
-    let mut asking = BTreeSet::new();
+    let (mut asking, mut transcripts) = (BTreeSet::new(), BTreeMap::new());
     for state in tasks.iter().filter_map(|task| Some(&station.supervisor.host(task)?.state)) {
         // A task that begins introduces itself.
         if state.data().phase != Phase::New && !watching.json && !watching.quiet {
@@ -147,6 +159,10 @@ pub(crate) fn drive(
                 screen.lines(recall::lines(journal, &registry, state.id()));
             }
         }
+        let (workspace, driver) = (state.data().workspace.clone(), state.driver_spec());
+        let transcript = Transcript::new(watching.detail(&screen));
+        let transcript = transcript.going_on(workspace, driver.agent().map(str::to_owned));
+        transcripts.insert(state.id().clone(), transcript);
         for ask in state.asks() {
             asking.insert(state.id().clone());
             // The prompt is not there yet; what is sent waits for it.
@@ -168,7 +184,7 @@ pub(crate) fn drive(
         stopping: Arc::clone(&stopping),
         shown: shown.clone(),
         chat: chat.clone(),
-        transcripts: BTreeMap::new(),
+        transcripts,
         live: BTreeMap::new(),
     };
     let reads_along = watcher.reads_along();
@@ -382,13 +398,7 @@ impl Watcher {
                 receipt::named(&records.journal, &records.registry, &event.task)
             }));
         }
-        let detail = Detail {
-            starts: !self.screen.is_live(),
-            inner: false,
-            output: if self.watching.part == Part::Decides { 200 } else { 5 },
-            failure: if self.watching.part == Part::Decides { 200 } else { 20 },
-            change: if self.watching.part == Part::Decides { 200 } else { 20 },
-        };
+        let detail = self.watching.detail(&self.screen);
         let transcript =
             self.transcripts.entry(event.task.clone()).or_insert_with(|| Transcript::new(detail));
         let mut lines = transcript.lines(event);

@@ -46,6 +46,12 @@ impl Transcript {
         Transcript { detail, story: Story::default(), said: String::new() }
     }
 
+    /// The same of a task that goes on: where it works, and which agent decides, another process was told.
+    pub fn going_on(mut self, workspace: Option<Workspace>, agent: Option<String>) -> Transcript {
+        (self.story.workspace, self.story.agent) = (workspace, agent);
+        self
+    }
+
     /// The story so far.
     pub fn story(&self) -> &Story {
         &self.story

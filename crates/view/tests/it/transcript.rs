@@ -188,3 +188,26 @@ fn what_a_call_changed_is_told_with_its_end() {
         "c1 claude Edit (write: x, y)\nc1 ok: claude Edit (0ms)\n  x\n  - 2\n  + two\n  y\n  … 4 more lines of the change\n"
     );
 }
+
+#[test]
+fn a_task_that_goes_on_names_files_and_its_agent_as_the_process_before_did() {
+    let (path, kind) = (Some("/w".to_owned()), WorkspaceKind::InPlace);
+    let workspace = Workspace { path, kind, branch: None, base: None };
+    let transcript = Transcript::new(DETAIL);
+    let mut transcript = transcript.going_on(Some(workspace), Some("claude".to_owned()));
+    let mut told = |kind| {
+        let task = TaskId("t".to_owned());
+        view::join(&transcript.lines(&Event { seq: 1, time: Timestamp(0), task, kind }))
+    };
+    let began = EventKind::ToolStarted {
+        call: CallId(1),
+        tool: "read".to_owned(),
+        label: "claude Read".to_owned(),
+        input: json!({ "path": "/w/a.rs" }).into(),
+        allowed_by: String::new(),
+    };
+    assert_eq!(told(began), "c1 claude Read (read: a.rs)\n");
+    let (from, to) = ("agent".to_owned(), "user".to_owned());
+    let changed = EventKind::DriverChanged { from, to, model: None, agent: None };
+    assert_eq!(told(changed), "driver agent (claude) handed over to user\n");
+}
