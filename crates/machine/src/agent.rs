@@ -112,6 +112,9 @@ pub struct AgentCall {
 /// What an agent is told when it had begun and nobody knows how far it came.
 pub const CONTINUE: &str = "Your work was interrupted before you said that you are finished. Look at the state of the files, and go on.";
 
+/// How an agent's words for a turn begin that came to its end because a call was refused; the reason follows.
+pub const REFUSED: &str = "a call was refused";
+
 /// The word for the order to make a conversation shorter.
 pub const COMPACT: &str = "compact";
 

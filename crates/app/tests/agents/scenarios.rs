@@ -38,6 +38,7 @@ pub(crate) fn what_the_policy_denies_is_not_done_and_the_agent_hears_why(program
     let ran = stage.run(&[]);
     assert_eq!(ran.code, 0, "{}", stage.story(&ran));
     assert!(!stage.has("forbidden.txt"));
+    assert!(ran.out.contains("completed: I could not."), "{}", stage.story(&ran));
     let denied = stage.events("tool_ended");
     assert_eq!(denied[0]["result"]["status"], "denied", "{denied:?}");
     // Codex and agents of the protocol cannot be told the reason of a refusal, only that there is one.

@@ -15,7 +15,7 @@ use super::{
     AgentHeard, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry,
 };
 use super::{Retry, Said, SavedDriver, Situation, llm, user};
-use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE};
+use crate::agent::{AgentCall, AgentEnd, AgentFault, AgentProgram, AgentTurn, CONTINUE, REFUSED};
 use crate::id::TaskId;
 use crate::task::CriterionResult;
 
@@ -27,6 +27,9 @@ const LOST_TURNS: u32 = 3;
 
 /// What an agent is told that had said that it is finished and is to work on.
 const GO_ON: &str = "Go on.";
+
+/// What an agent is told that stopped over a refused call.
+const WITHOUT: &str = "You have not said that you are finished: do without that call, and go on.";
 
 /// How much of a summary is kept for a conversation that begins afresh, in characters.
 const SUMMARY_KEPT: usize = 4_000;
@@ -235,7 +238,11 @@ impl Agent {
         match &turn.end {
             AgentEnd::Done => {}
             // How often that happens has a limit of its own.
-            AgentEnd::Interrupted if turn.refused > 0 => {}
+            AgentEnd::Interrupted if turn.refused > 0 => {
+                if turn.text.starts_with(REFUSED) {
+                    memory.unsaid.push(format!("You stopped when {}\n\n{WITHOUT}", turn.text));
+                }
+            }
             // Whoever stops it from outside does not ask how the turn ended.
             AgentEnd::Interrupted => self.lose(&format!("{name} stopped by itself"), &turn.text),
             AgentEnd::Refused => {

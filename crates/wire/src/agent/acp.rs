@@ -139,7 +139,17 @@ struct Turn {
     signs: Signs,
     is_cancelled: bool,
     refused: u64,
+    /// Why a call of its own was refused, if it has said and begun nothing since.
+    refusal: Option<String>,
     compacts: bool,
+}
+
+impl Turn {
+    /// A call of its own was refused. Some agents end their turn with that, and their model never hears of it.
+    fn refuse(&mut self, why: &str) {
+        self.refused += 1;
+        self.refusal = Some(why.to_owned());
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -292,6 +302,7 @@ impl AcpCodec {
             self.replay = Replay::No;
             if let Some(turn) = &mut self.turn {
                 turn.signs.tools = true;
+                turn.refusal = None;
             }
             let asked = Asked { key, id, method, params };
             let mut out = Out { peer: &self.peer, reply, events: out };
@@ -364,15 +375,18 @@ impl AcpCodec {
         if runs {
             self.client.agree(ask.agrees);
         } else if let Some(turn) = &mut self.turn {
-            turn.refused += 1;
+            turn.refuse(may.as_ref().err().map_or(NOT_ALONE, String::as_str));
         }
         Ok(())
     }
 }
 
+/// Why a call does not run that may.
+const NOT_ALONE: &str = "the agent offers no permission for this call alone";
+
 /// The end of a call that may run and cannot be let run.
 fn did_not_run(call: &Arc<str>) -> AgentEvent {
-    let text = "it did not run: the agent offers no permission for this call alone".to_owned();
+    let text = format!("it did not run: {NOT_ALONE}");
     AgentEvent::ToolEnded { id: Arc::clone(call), tool: String::new(), ok: false, text }
 }
 

@@ -433,7 +433,46 @@ fn a_permission_is_never_wider_than_what_was_asked() {
     let ended = answer(3, json!({ "stopReason": "cancelled" }));
     let (events, _) = feed(&mut codec, &[ended]);
     assert_eq!(turns(&events)[0].refused, 2);
-    assert_eq!(turns(&events)[0].text, "it stopped because a call was refused");
+    assert_eq!(turns(&events)[0].text, "a call was refused: no");
+}
+
+#[test]
+fn a_turn_that_ends_with_a_refused_call_is_no_claim_unless_the_agent_went_on() {
+    let update = |update: Value| {
+        let params = json!({ "sessionId": "s", "update": update });
+        json!({ "jsonrpc": "2.0", "method": "session/update", "params": params })
+    };
+    let failed = update(
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed" }),
+    );
+    let says = |text: &str| {
+        update(
+            json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } }),
+        )
+    };
+    let call = update(json!({ "sessionUpdate": "tool_call", "toolCallId": "d", "kind": "read" }));
+    let stopped = (AgentEnd::Interrupted, "a call was refused: not that");
+    for (then, end) in [
+        (vec![], stopped.clone()),
+        (vec![says("")], stopped),
+        (vec![says("I could not.")], (AgentEnd::Done, "I could not.")),
+        (vec![call], (AgentEnd::Done, "")),
+    ] {
+        let mut codec = ready(open());
+        codec.order(prompt()).unwrap();
+        let asked =
+            json!({ "toolCallId": "c", "kind": "execute", "rawInput": { "command": "ls" } });
+        let options = json!([{ "optionId": "no", "kind": "reject_once" }]);
+        let params = json!({ "sessionId": "s", "toolCall": asked, "options": options });
+        feed(&mut codec, &[ask(0, "session/request_permission", params)]);
+        let no = Err("not that".to_owned());
+        codec.order(AgentOrder::Answer { key: "acp-1".to_owned(), may: no }).unwrap();
+        feed(&mut codec, &[vec![failed.clone()], then].concat());
+        let ended = answer(3, json!({ "stopReason": "end_turn" }));
+        let (events, _) = feed(&mut codec, &[ended]);
+        let turn = &turns(&events)[0];
+        assert_eq!((turn.end.clone(), turn.text.as_str(), turn.refused), (end.0, end.1, 1));
+    }
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn turns_that_the_agent_stops_by_itself_lead_nowhere_but_not_over_a_refused_call
     rig.tell(&Fact::AgentTook(AgentHeard::Prompt(Some("s1"))));
     let refused = AgentTurn {
         end: AgentEnd::Interrupted,
-        text: "it stopped because a call was refused".to_owned(),
+        text: format!("{REFUSED}: nobody touches that"),
         ordered: true,
         refused: 1,
         background: 0,
@@ -182,7 +182,10 @@ fn turns_that_the_agent_stops_by_itself_lead_nowhere_but_not_over_a_refused_call
     };
     for _ in 0..4 {
         rig.tell(&Fact::AgentEnded(Ok(&refused)));
-        assert_eq!(rig.prompt().prompt, CONTINUE, "refusals have a limit of their own");
+        let prompt = rig.prompt().prompt;
+        let told = "You stopped when a call was refused: nobody touches that\n\nYou have not said";
+        assert!(prompt.starts_with(told), "refusals have a limit of their own: {prompt}");
+        rig.tell(&Fact::AgentTook(AgentHeard::Prompt(None)));
     }
     for _ in 0..2 {
         rig.ends(AgentEnd::Interrupted, "");

@@ -1,6 +1,6 @@
 //! How a prompt's turn ended: reasons to stop, errors, and ends that are not believed.
 
-use machine::agent::{AgentEnd, AgentEvent, AgentTurn};
+use machine::agent::{AgentEnd, AgentEvent, AgentTurn, REFUSED};
 use machine::message::Usage;
 use serde_json::Value;
 
@@ -40,25 +40,32 @@ impl AcpCodec {
             out.push(AgentEvent::Spent { usage, usd });
         }
         let is_stale = self.after_cancel && self.quirks.stale_after_cancel;
+        let refusal = turn.refusal.take().filter(|_| !turn.is_cancelled);
         let (end, text) = match result["stopReason"].as_str().unwrap_or_default() {
             "end_turn" if turn.is_cancelled && !turn.signs.usage => (AgentEnd::Interrupted, ""),
             "end_turn" if turn.compacts => {
                 out.push(AgentEvent::Compacted { before: None, after: None });
                 (AgentEnd::Done, "")
             }
+            // Its model was not asked again, so nobody says that the work is done.
+            "end_turn" if refusal.is_some() => (AgentEnd::Interrupted, REFUSED),
             "end_turn" => {
                 self.unproven = false;
                 by_itself(&turn.signs, self.quirks.hides_failures, is_stale)
             }
             "cancelled" if turn.refused > 0 && !turn.is_cancelled => {
-                (AgentEnd::Interrupted, "it stopped because a call was refused")
+                (AgentEnd::Interrupted, REFUSED)
             }
             "cancelled" => (AgentEnd::Interrupted, ""),
             "refusal" => (AgentEnd::Refused, ""),
             "max_tokens" | "max_turn_requests" => (AgentEnd::Limit, ""),
             _ => (AgentEnd::Failed, "it ended a turn for a reason that nobody knows"),
         };
-        self.end_turn(end, text.to_owned(), out);
+        let text = match refusal {
+            Some(why) if text == REFUSED => format!("{REFUSED}: {why}"),
+            _ => text.to_owned(),
+        };
+        self.end_turn(end, text, out);
     }
 
     pub(super) fn on_prompt_failed(&mut self, error: RpcError, out: &mut Vec<AgentEvent>) {

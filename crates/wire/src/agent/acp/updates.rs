@@ -23,6 +23,7 @@ impl AcpCodec {
         out: &mut Vec<AgentEvent>,
     ) {
         self.replay = Replay::No;
+        self.goes_on();
         let asked = &params["toolCall"];
         let call_id = asked["toolCallId"].as_str().unwrap_or_default();
         self.note_call(call_id, asked);
@@ -47,6 +48,13 @@ impl AcpCodec {
         };
         self.asks.insert(key, Ask { id, call: Arc::from(call_id), allow, reject, agrees });
         out.push(AgentEvent::Asks(ask));
+    }
+
+    /// It says or begins something, whatever was refused before.
+    fn goes_on(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.refusal = None;
+        }
     }
 
     /// Remembers what is known of a call.
@@ -105,6 +113,10 @@ impl AcpCodec {
             self.on_mode_told(mode, reply, out);
         }
         let text = update["content"]["text"].as_str().unwrap_or_default();
+        let speaks = matches!(kind, "agent_message_chunk" | "agent_thought_chunk");
+        if kind == "tool_call" || speaks && !text.is_empty() {
+            self.goes_on();
+        }
         match kind {
             "available_commands_update" => {
                 let commands = update["availableCommands"].as_array().into_iter().flatten();
