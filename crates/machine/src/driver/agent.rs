@@ -130,6 +130,9 @@ struct Memory {
     /// Whether it was told to make the conversation shorter because it was too long, and has not ended a turn well since.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     squeezed: bool,
+    /// Whether somebody else decided before it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    follows: bool,
     /// What marks the operator's words in a conversation that a former driver began.
     #[serde(skip_serializing_if = "Option::is_none")]
     operator: Option<String>,
@@ -169,7 +172,7 @@ impl Agent {
         let memory = &self.memory;
         let mut parts = vec![self.opening(situation)];
         parts.extend(memory.looked.iter().cloned());
-        if memory.conversations > 1 || memory.summary.is_some() {
+        if memory.conversations > 1 || memory.summary.is_some() || memory.follows {
             parts.push(
                 "You, or another, worked on this before, and that conversation is gone: look at the state of the files \
                  first."
@@ -469,10 +472,11 @@ impl Driver for Agent {
             let Said { notes, failure } = Said::by(former);
             let program = &self.config.program;
             let notes = notes.iter().map(|note| program.operator_says(note)).collect();
-            self.memory = Memory { notes, failure, ..Memory::default() };
+            self.memory = Memory { notes, failure, follows: true, ..Memory::default() };
             return;
         }
         if former.name != KIND {
+            self.memory.follows = true;
             return;
         }
         let Ok(mut memory) = Memory::deserialize(&former.state) else { return };

@@ -372,6 +372,7 @@ fn what_was_said_to_a_model_is_said_to_an_agent_that_takes_over_and_the_other_wa
     rig.driver.inherit(&saved("llm", state));
     let prompt = rig.prompt().prompt;
     assert!(prompt.contains("\n\nadd a parser\n\n"), "{prompt}");
+    assert!(prompt.contains("look at the state of the files first"), "{prompt}");
     assert!(prompt.ends_with(&format!("[operator k7] use tabs\n\n{red}")), "{prompt}");
     let model = json!({ "model": "script/x" });
     let mut model = llm::LlmKind.create(&model, &Registry::builtin()).unwrap();
@@ -395,5 +396,6 @@ fn what_was_said_to_a_model_is_said_to_an_agent_that_takes_over_and_the_other_wa
     next.driver.inherit(&saved("user", person.save()));
     let prompt = next.prompt().prompt;
     let notes = "[operator k7] use tabs\n\n[operator k7] [x] no macros";
+    assert!(prompt.contains("look at the state of the files first"), "{prompt}");
     assert!(prompt.ends_with(&format!("{notes}\n\n{red}")), "{prompt}");
 }
