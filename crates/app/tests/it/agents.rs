@@ -62,6 +62,36 @@ fn what_is_installed_is_told_with_its_version_and_whether_that_was_tried() {
 }
 
 #[test]
+fn an_agent_of_a_file_is_compared_with_what_was_tried_of_its_program_and_takes_no_taken_name() {
+    let environment = TestEnvironment::new();
+    let script = "[ \"$*\" = '--quiet --version' ] || exit 9; echo '1.0.3 (Claude Code)'";
+    let path = install(&environment, &[("old", script)]);
+    let file = |name: &str, more: &str| {
+        let text = format!("[agent]\nname = \"{name}\"\ncommand = [\"old\", \"--quiet\"]\n{more}");
+        environment.write(&format!(".drivetrain/agents/{name}.toml"), &text);
+    };
+    file("mine", "protocol = \"claude\"\n");
+    file("codex", "");
+    environment.trust();
+    let agents = agents(&environment, &path);
+    let mine = named(&agents, "mine");
+    assert_eq!(
+        (&mine["version"], &mine["support"]),
+        (&"1.0.3 (Claude Code)".into(), &"older".into())
+    );
+    assert_eq!(mine["tested"][0], "2.1.112");
+    let codex: Vec<&Value> = agents.iter().filter(|agent| agent["name"] == "codex").collect();
+    assert_eq!(codex[0]["source"], "built_in");
+    let problem = codex[1]["problem"].as_str().unwrap();
+    assert!(
+        problem.ends_with(
+            "codex.toml counts for nothing: codex needs no file, and none can take its name"
+        ),
+        "{problem}"
+    );
+}
+
+#[test]
 fn a_task_whose_agent_is_not_installed_does_not_begin() {
     let environment = TestEnvironment::new();
     let path = install(&environment, &[]);

@@ -100,20 +100,23 @@ pub fn list(library: &Library) -> Vec<Listed> {
         .filter_map(|name| Some((built_in(AgentProgram::built_in(name)?), true)))
         .collect();
     for found in library.agents() {
-        // Such a file counts for nothing: the name is taken.
-        if AgentProgram::built_in(&found.name).is_some() {
-            continue;
-        }
         let (own, trusted) = library.standing(&found.path);
+        let program = match AgentProgram::built_in(&found.name) {
+            None => library.agent(&found.name).map_err(|error| error.to_string()),
+            Some(_) => Err(format!(
+                "{} counts for nothing: {} needs no file, and none can take its name",
+                found.path.display(),
+                found.name
+            )),
+        };
         let source = if own { Source::User(found.path) } else { Source::Project(found.path) };
-        let program = library.agent(&found.name).map_err(|error| error.to_string());
         let agent = Listed {
             name: found.name,
             source,
             installed: program.as_ref().ok().and_then(place),
+            known: program.as_ref().ok().and_then(|program| table::speaker(program.protocol)),
             program,
             version: Err("not asked: the project's file is not trusted".to_owned()),
-            known: None,
         };
         listed.push((agent, own || trusted));
     }
@@ -160,7 +163,14 @@ fn place(program: &AgentProgram) -> Option<PathBuf> {
 /// What a program says of its version, in one line.
 fn version(agent: &Listed) -> Result<String, String> {
     let Some(program) = &agent.installed else { return Err("not installed".to_owned()) };
-    let argv = [program.to_string_lossy().into_owned(), "--version".to_owned()];
+    let mut argv = vec![program.to_string_lossy().into_owned()];
+    if let Some(spoken) =
+        agent.program.as_ref().ok().filter(|of| table::speaker(of.protocol).is_some())
+    {
+        // All of the command: the first word may only be what runs the program, such as node.
+        argv.extend(spoken.command.iter().skip(1).cloned());
+    }
+    argv.push("--version".to_owned());
     let folder = Path::new("/");
     let mut walls = Sandbox::new(walls()?);
     walls.shown = files::of(&argv, folder);
