@@ -92,6 +92,19 @@ fn an_agent_of_a_file_is_compared_with_what_was_tried_of_its_program_and_takes_n
 }
 
 #[test]
+fn an_agent_that_is_given_its_key_is_told_where_the_operator_has_it_sent() {
+    let address = "http://127.0.0.1:9/v1";
+    let environment = TestEnvironment::new().with_variable("OPENAI_BASE_URL", address);
+    let file = "[agent]\nname = \"mine\"\ncommand = [\"sh\", \"-c\", \"echo $OPENAI_BASE_URL > seen.txt\"]\n\
+                keys = [\"OPENAI_API_KEY\"]\n";
+    environment.write(".drivetrain/agents/mine.toml", file);
+    environment.trust();
+    let run = ["run", "a goal", "--agent", "mine", "--no-gateway", "--no-sandbox", "--in-place"];
+    environment.run(&run);
+    assert_eq!(environment.read("seen.txt").trim(), address);
+}
+
+#[test]
 fn a_task_whose_agent_is_not_installed_does_not_begin() {
     let environment = TestEnvironment::new();
     let path = install(&environment, &[]);

@@ -12,6 +12,7 @@ use machine::id::TaskId;
 use machine::policy::sandbox::Needs;
 use wire::agent::login::Way;
 use wire::agent::{Launch, Session};
+use wire::gateway::Api;
 
 use super::super::behind::Behind;
 use super::super::client::Client;
@@ -54,7 +55,10 @@ impl Process {
         let session = session.as_deref().map_or(Session::New(&id), Session::Resume);
         let behind = Behind::start(turn, setting).map_err(failed)?;
         let way = if behind.is_some() { Way::Own } else { login::way(&call.program) };
-        let program = way.taken_by(&call.program);
+        let mut program = way.taken_by(&call.program);
+        if behind.is_none() {
+            go_to_own_addresses(&mut program);
+        }
         // What it prints is searched for them.
         call.program.keys.iter().chain(&program.keys).for_each(|key| redact::learn_key(key));
         let (home_text, folder_text) = (text(&home), text(folder));
@@ -137,6 +141,17 @@ impl Process {
             drop(hearing);
             lock(&self.child).kill();
             return Err(NotStarted::Failed(self.report(&reason)));
+        }
+    }
+}
+
+/// Whoever is given a key sends it where the operator says, as the gateway would.
+fn go_to_own_addresses(program: &mut AgentProgram) {
+    let has_key = |api: &Api| program.keys.iter().any(|key| key == api.key_variable());
+    for api in Api::ALL.into_iter().filter(has_key).collect::<Vec<_>>() {
+        let said = std::env::var(api.address_variable());
+        if let Some(address) = said.ok().filter(|address| !address.trim().is_empty()) {
+            program.env.entry(api.address_variable().to_owned()).or_insert(address);
         }
     }
 }
