@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::halves::mended;
+
 /// The error code for a method that the other side does not have.
 pub const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -91,7 +93,9 @@ pub fn classify_bare(line: &str) -> Result<Incoming, String> {
 }
 
 fn object(line: &str) -> Result<Map<String, Value>, String> {
-    match serde_json::from_str(line).map_err(|why| format!("not JSON: {why}"))? {
+    match serde_json::from_slice(&mended(line.as_bytes()))
+        .map_err(|why| format!("not JSON: {why}"))?
+    {
         Value::Object(fields) => Ok(fields),
         _ => Err("expected a JSON object".to_owned()),
     }
@@ -179,6 +183,14 @@ mod tests {
         );
         let told = Incoming::Notification { method: "log".to_owned(), params: json!([1]) };
         assert_eq!(classify(&notification("log", &json!([1]))), Ok(told));
+    }
+
+    #[test]
+    fn a_line_in_which_a_character_is_cut_is_read() {
+        let line = r#"{"jsonrpc":"2.0","method":"log","params":"a\ud83d"}"#;
+        let told = Incoming::Notification { method: "log".to_owned(), params: json!("a\u{fffd}") };
+        assert_eq!(classify(line), Ok(told.clone()));
+        assert_eq!(classify_bare(line), Ok(told));
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod diagnostics;
 pub mod gate;
 pub mod gateway;
+pub mod halves;
 pub mod jsonrpc;
 pub mod model;
 pub mod proxy;

@@ -11,9 +11,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::time::{Sleep, sleep};
+use wire::halves::mend;
 
 /// The most messages that are heard of a program that reads none. One that works alone at a long call may tell much of it.
 const MOST_UNREAD: usize = 10_000;
+
+/// How many bytes are read at once.
+const CHUNK: usize = 8 << 10;
 
 /// How many messages are heard in a millisecond. Large ones take longer anyway.
 const PACE: usize = 32;
@@ -35,11 +39,14 @@ fn lock(manners: &Shared) -> MutexGuard<'_, Manners> {
     manners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Its output.
+/// Its output. Most servers are written in JavaScript, and a half character in what one says must not cost its call.
 #[derive(Debug)]
 pub(super) struct Heard {
     pipe: pipe::Receiver,
     manners: Shared,
+    /// What was read and not handed on, and how much of it stays as it is.
+    read: Vec<u8>,
+    stays: usize,
     /// Messages since the last pause, and the pause.
     paced: usize,
     pause: Option<Pin<Box<Sleep>>>,
@@ -54,8 +61,33 @@ pub(super) struct Told {
 
 pub(super) fn watched(heard: pipe::Receiver, told: pipe::Sender) -> (Heard, Told) {
     let manners = Shared::default();
-    let heard = Heard { pipe: heard, manners: Arc::clone(&manners), paced: 0, pause: None };
+    let heard = Heard {
+        pipe: heard,
+        manners: Arc::clone(&manners),
+        read: Vec::new(),
+        stays: 0,
+        paced: 0,
+        pause: None,
+    };
     (heard, Told { pipe: told, manners })
+}
+
+impl Heard {
+    /// Reads until there is something to hand on, or nothing more comes.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut chunk = [0; CHUNK];
+        while self.stays == 0 {
+            let mut piece = ReadBuf::new(&mut chunk);
+            ready!(Pin::new(&mut self.pipe).poll_read(cx, &mut piece))?;
+            self.read.extend_from_slice(piece.filled());
+            self.stays = mend(&mut self.read);
+            if piece.filled().is_empty() {
+                self.stays = self.read.len();
+                break;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl AsyncRead for Heard {
@@ -68,9 +100,12 @@ impl AsyncRead for Heard {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;
         }
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.pipe).poll_read(cx, into))?;
-        let messages = into.filled()[before..].iter().filter(|byte| **byte == b'\n').count();
+        ready!(self.poll_more(cx))?;
+        let count = self.stays.min(into.remaining());
+        self.stays -= count;
+        into.put_slice(&self.read[..count]);
+        let messages =
+            self.read.drain(..count).as_slice().iter().filter(|byte| **byte == b'\n').count();
         self.paced += messages;
         if self.paced > PACE {
             let millis = u64::try_from(self.paced / PACE).unwrap_or(u64::MAX);

@@ -414,6 +414,13 @@ fn what_is_no_message_on_its_output_is_skipped() {
 }
 
 #[test]
+fn half_a_character_in_an_answer_does_not_cost_the_call() {
+    let rig = Rig::with(&["--half"], "timeout = \"10s\"\n");
+    assert_eq!(rig.open().problem, None);
+    assert_eq!(text(&rig.call("echo", json!({ "text": "x" }))), "x\u{fffd}");
+}
+
+#[test]
 fn a_server_of_the_newest_revision_is_understood() {
     let rig = Rig::with(&["--modern"], "");
     let offered = rig.open();

@@ -30,6 +30,7 @@ use super::AgentCodec;
 use super::lines::{LONGEST, Line, Lines, quoted};
 use super::place::Place;
 use super::table::CLAUDE;
+use crate::halves::mended;
 use control::{Open, Order};
 pub use means::means;
 use spending::Spending;
@@ -168,6 +169,7 @@ impl ClaudeCodec {
         if self.is_echo(line) {
             return;
         }
+        let line = &*mended(line);
         if line.starts_with(PIECE)
             && let Ok(piece) = serde_json::from_slice::<Piece<'_>>(line)
             && piece.kind == "stream_event"

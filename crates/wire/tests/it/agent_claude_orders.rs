@@ -169,6 +169,23 @@ fn every_call_is_asked_about_and_answers_are_the_captures() {
 }
 
 #[test]
+fn a_question_in_which_a_character_is_cut_is_asked_and_answered_as_it_was_judged() {
+    let mut codec = codec();
+    let question = r#"{"type":"control_request","request_id":"a","request":{"subtype":"can_use_tool",
+        "tool_name":"Bash","input":{"command":"echo \ud83d"},"tool_use_id":"t"}}"#;
+    let line = format!("{}\n", question.replace('\n', ""));
+    let events = codec.read(line.as_bytes(), &mut Vec::new());
+    let [AgentEvent::Asks(ask)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(ask.means, AgentMeans::Command("echo \u{fffd}".to_owned()));
+    let answer = codec.order(AgentOrder::Answer { key: "a".to_owned(), may: Ok(None) }).unwrap();
+    let answer = &self::line(&answer)["response"]["response"];
+    assert_eq!(answer["updatedInput"]["command"], "echo \u{fffd}", "what was judged is what runs");
+    let piece = r#"{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","model":"\ud83d","usage":{}}},"parent_tool_use_id":null}"#;
+    let events = codec.read(format!("{piece}\n").as_bytes(), &mut Vec::new());
+    assert!(events.iter().any(|event| matches!(event, AgentEvent::Stream(_))), "{events:?}");
+}
+
+#[test]
 fn a_call_in_another_folder_is_judged_with_the_way_there() {
     let options = ClaudeOptions { folder: "/w".to_owned(), ..options() };
     let mut codec = ClaudeCodec::new(&options, Vec::new(), 0);
