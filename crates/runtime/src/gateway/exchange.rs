@@ -32,8 +32,7 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         Ok(head) => head,
         Err(Missing::TooLarge) => {
             let told = "the head of the request is longer than 32 KiB";
-            let _ = refuse(connection, Api::Anthropic, 431, told, false).await;
-            return false;
+            return refuse(connection, Api::Anthropic, 431, told, None).await;
         }
         Err(_) => return false,
     };
@@ -44,13 +43,11 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         .and_then(|own| Request::parse(&head, Form::Tunnel(&own, shared.port)).map_err(|_| ()))
     else {
         let told = "this is no request that the gateway understands";
-        let _ = refuse(connection, Api::Anthropic, 400, told, false).await;
-        return false;
+        return refuse(connection, Api::Anthropic, 400, told, None).await;
     };
     let Asked::Answer { method, path } = &request.wish else { return false };
     let Some(path) = beyond_token(path, &shared.token) else {
-        let _ = refuse(connection, Api::Anthropic, 404, "there is nothing here", false).await;
-        return false;
+        return refuse(connection, Api::Anthropic, 404, "there is nothing here", None).await;
     };
     let keys: Vec<Api> = shared.options.upstreams.iter().map(|known| known.api).collect();
     let known = wish(method, path, &keys);
@@ -62,18 +59,17 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
         Ok(body) => body,
         Err(Missing::TooLarge) => {
             let told = format!("the request is larger than {} bytes", limits.body);
-            let _ = refuse(connection, api, 413, &told, false).await;
-            return false;
+            return refuse(connection, api, 413, &told, None).await;
         }
         Err(_) => return false,
     };
     let Some((api, wish)) = known else {
         let told = format!("{method} {path} does not pass the gateway: only models can be asked");
-        return refuse(connection, api, 404, &told, request.keeps).await;
+        return refuse(connection, api, 404, &told, Some(&request)).await;
     };
     let Some(upstream) = shared.options.upstreams.iter().find(|known| known.api == api) else {
         let told = format!("this agent has no key for {}: set {}", api.name(), api.key_variable());
-        return refuse(connection, api, 400, &told, request.keeps).await;
+        return refuse(connection, api, 400, &told, Some(&request)).await;
     };
     let path = without_key(path);
     let speaks = match wish {
@@ -82,13 +78,13 @@ async fn next(connection: &mut Connection, shared: &Shared) -> bool {
     };
     let model = match speaks.map(|speaks| asked(speaks, &path, &body)).transpose() {
         Ok(model) => model.unwrap_or_default(),
-        Err(told) => return refuse(connection, api, 400, told, request.keeps).await,
+        Err(told) => return refuse(connection, api, 400, told, Some(&request)).await,
     };
     let bytes = body.len() as u64;
     let (number, hear) = match network::first(connection.gone(), shared.ask(bytes)).await {
         Some(Ok(asked)) => asked,
         Some(Err(reason)) => {
-            return refuse(connection, api, 400, &reason, request.keeps).await;
+            return refuse(connection, api, 400, &reason, Some(&request)).await;
         }
         // Should it be let through after all, nobody would say what became of it.
         None => return false,
@@ -148,7 +144,7 @@ async fn carry(
                 }
             };
             notes.end(shared, Err(TransportError::Unreachable { origin: String::new(), reason }));
-            return refuse(connection, onward.api, status, &told, onward.request.keeps).await;
+            return refuse(connection, onward.api, status, &told, Some(onward.request)).await;
         }
     };
     let status = answer.status;
@@ -272,8 +268,15 @@ fn answer_head(status: u16, headers: &HeaderMap, chunked: bool, keeps: bool) -> 
     head
 }
 
-/// Answers in the agent's own words; whether another request can follow.
-async fn refuse(connection: &Connection, api: Api, status: u16, told: &str, keeps: bool) -> bool {
+/// Answers in the agent's own words; whether another request can follow. None can after one that was not read to its end.
+async fn refuse(
+    connection: &Connection,
+    api: Api,
+    status: u16,
+    told: &str,
+    request: Option<&Request>,
+) -> bool {
+    let keeps = request.is_some_and(|request| request.keeps);
     let (status, body) = api.refusal(status, told);
     let word = if keeps { "keep-alive" } else { "close" };
     let head = format!(
@@ -281,6 +284,8 @@ async fn refuse(connection: &Connection, api: Api, status: u16, told: &str, keep
         status >= 500,
         body.len()
     );
+    // What follows the answer to a HEAD would be taken for the beginning of the next one.
+    let body = if request.is_some_and(Request::is_head) { "" } else { &body };
     connection.write(&[head.as_bytes(), body.as_bytes()].concat()).await.is_ok() && keeps
 }
 

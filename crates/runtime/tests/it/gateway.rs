@@ -346,6 +346,24 @@ fn whoever_does_not_know_the_token_or_asks_for_more_than_models_is_sent_away() {
     assert_eq!(server.requests()["requests"], serde_json::json!([]));
 }
 
+#[test]
+fn a_refusal_of_a_request_for_a_head_has_no_body_and_the_connection_goes_on() {
+    let server = scripted(REPLY);
+    let rig = Rig::new(&server.url(), Ok(()));
+    // Agents look whether their provider is there before they are asked for anything.
+    for path in ["/", "/api/hello", "/v1/files"] {
+        let (port, token) = rig.base();
+        let head = format!("HEAD {token}{path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+        let mut stream = connect(port);
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(question(port, &format!("{token}/v1/none"), "{}").as_bytes()).unwrap();
+        let mut answers = String::new();
+        stream.read_to_string(&mut answers).unwrap();
+        let (first, rest) = answers.split_once("\r\n\r\n").unwrap();
+        assert!(first.contains("HTTP/1.1 4") && rest.starts_with("HTTP/1.1 404"), "{answers}");
+    }
+}
+
 /// Whether the bytes came at once, or in pieces with time between them, nothing is added or lost; and a piece that waits
 /// for the next one is not kept back.
 #[test]

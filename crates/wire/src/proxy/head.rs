@@ -128,6 +128,11 @@ impl Request {
         Ok(Request { wish, host, port, body, keeps, expects, chunks: newer, fields })
     }
 
+    /// Whether only the head of the answer is wanted.
+    pub fn is_head(&self) -> bool {
+        matches!(&self.wish, Wish::Answer { method, .. } if method == "HEAD")
+    }
+
     /// The fields that concern neither the connection nor the framing, as they came.
     pub fn fields(&self) -> &[(String, Vec<u8>)] {
         &self.fields
