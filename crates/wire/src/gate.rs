@@ -13,6 +13,7 @@ mod session;
 
 pub use frame::{Frames, MAX_FRAME, TooLong};
 pub use json::{MAX_DEPTH, Unfit, parse};
+pub(crate) use session::early_id;
 pub use session::{Reaction, RequestId, Session, Tool, Toolbox, refused, result, too_long};
 
 /// The newest revision of the protocol that is spoken here.

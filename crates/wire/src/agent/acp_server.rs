@@ -10,6 +10,7 @@ use machine::agent::AgentEvent;
 use serde_json::{Value, json};
 
 use super::peer::{Form, Peer};
+use crate::gate::early_id;
 use crate::jsonrpc::{Incoming, METHOD_NOT_FOUND};
 
 /// JSON-RPC's codes for what is no JSON, no message, and for parameters that cannot be used.
@@ -86,7 +87,11 @@ fn unreadable(line: &AgentEvent) -> (i64, Value) {
     let AgentEvent::Malformed { line, .. } = line else { return (INVALID_REQUEST, Value::Null) };
     match serde_json::from_str::<Value>(line) {
         Ok(read) => (INVALID_REQUEST, read["id"].clone()),
-        Err(_) => (NO_JSON, Value::Null),
+        // Of a request that is too long, or breaks off, the beginning tells who waits. The ids of answers are ours.
+        Err(_) => {
+            let id = early_id(line).filter(|_| line.contains("\"method\""));
+            (NO_JSON, id.map_or(Value::Null, |id| id.json()))
+        }
     }
 }
 

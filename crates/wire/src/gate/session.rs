@@ -333,7 +333,7 @@ pub fn too_long(beginning: &str) -> String {
 }
 
 /// The id of an object that breaks off, if it is among the first of its keys.
-fn early_id(beginning: &str) -> Option<RequestId> {
+pub(crate) fn early_id(beginning: &str) -> Option<RequestId> {
     let mut rest = beginning.trim_start().strip_prefix('{')?;
     loop {
         let Value::String(key) = leading(&mut rest)? else { return None };

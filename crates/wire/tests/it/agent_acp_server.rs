@@ -202,6 +202,26 @@ fn a_line_that_is_no_message_is_told_in_words() {
 }
 
 #[test]
+fn a_request_that_is_too_long_is_refused_by_its_id_and_an_answer_that_is_one_is_nobodys() {
+    let mut server = AcpServer::new("0.1");
+    let long = "x".repeat(9 << 20);
+    let mut refused = |beginning: &str| {
+        let mut reply = Vec::new();
+        server.read(format!("{beginning}{long}\"}}\n").as_bytes(), &mut reply);
+        let answer: Value = serde_json::from_slice(&reply).unwrap();
+        assert!(answer["error"]["message"].as_str().unwrap().contains("longer than"), "{answer}");
+        answer["id"].clone()
+    };
+    let asked = |id: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/prompt","params":{{"x":""#)
+    };
+    assert_eq!(refused(&asked("7")), 7);
+    assert_eq!(refused(&asked("\"a\"")), "a");
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":7,"result":{"x":""#), Value::Null);
+    assert_eq!(refused(r#"{"x":""#), Value::Null);
+}
+
+#[test]
 fn requests_that_do_not_fit_are_refused_with_a_reason() {
     let mut server = AcpServer::new("0.1");
     let mut ask = |method: &str, params: Value| {
