@@ -158,10 +158,13 @@ impl Desk<'_> {
                 };
                 self.pipe.tell(order);
             }
-            EditorEvent::Prompt { session, text } => {
+            EditorEvent::Prompt { session, key, text } => {
+                if let Some(known) = lock(&self.sessions).get_mut(&session) {
+                    known.prompt.clone_from(&key);
+                }
                 if let Err(error) = self.prompt(&session, text) {
                     let end = EditorEnd::Failed(error.told());
-                    self.pipe.tell(EditorOrder::Ended { session, end });
+                    self.pipe.tell(EditorOrder::Ended { session, key, end });
                 }
             }
             EditorEvent::Cancel { session } => self.cancel(&session)?,
@@ -290,8 +293,13 @@ impl Desk<'_> {
     ) -> Result<(), CommandError> {
         let spec = self.spec(text, folder)?;
         let task = session::task_of(name, number);
-        let mut session =
-            Session { task: task.clone(), tasks: number, ..Session::new(folder.to_owned()) };
+        let prompt = lock(&self.sessions).get(name).map(|known| known.prompt.clone());
+        let mut session = Session {
+            task: task.clone(),
+            tasks: number,
+            prompt: prompt.unwrap_or_default(),
+            ..Session::new(folder.to_owned())
+        };
         let checks = spec.acceptance.iter().map(Criterion::title).collect();
         if let Some(plan) = session.telling.plan(checks) {
             self.pipe.update(name, plan);

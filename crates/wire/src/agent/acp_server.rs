@@ -50,6 +50,8 @@ pub enum EditorEvent {
     Prompt {
         /// The session.
         session: String,
+        /// What its end is told with: another prompt may have come by then.
+        key: String,
         /// What is asked. Files that the editor names stand in it as their addresses.
         text: String,
     },
@@ -138,6 +140,8 @@ pub enum EditorOrder {
     Ended {
         /// The session.
         session: String,
+        /// What its prompt came with.
+        key: String,
         /// How.
         end: EditorEnd,
     },
@@ -231,8 +235,8 @@ pub struct AcpServer {
     last_key: u64,
     /// Requests for sessions that were not answered: the id, and the session if it is to be loaded.
     opening: BTreeMap<String, (Value, Option<String>)>,
-    /// The prompt under way in each session; nothing for a session that waits.
-    sessions: BTreeMap<String, Option<Value>>,
+    /// The prompt under way in each session, and what its end is told with; nothing for a session that waits.
+    sessions: BTreeMap<String, Option<(String, Value)>>,
     /// Questions that wait, by the id of our request.
     asks: BTreeMap<u64, (String, String)>,
 }
@@ -354,13 +358,14 @@ impl AcpServer {
         reply: &mut Vec<u8>,
         out: &mut Vec<EditorEvent>,
     ) {
+        let key = self.key();
         let refusal = match self.sessions.get_mut(&session) {
             None => Some((NOT_FOUND, format!("there is no session {session:?}"))),
             Some(Some(_)) => Some((INVALID_PARAMS, "a turn is under way; cancel it first".into())),
             Some(waiting) => match text_of(prompt) {
                 Ok(text) => {
-                    *waiting = Some(id.clone());
-                    out.push(EditorEvent::Prompt { session, text });
+                    *waiting = Some((key.clone(), id.clone()));
+                    out.push(EditorEvent::Prompt { session, key, text });
                     None
                 }
                 Err(reason) => Some((INVALID_PARAMS, reason)),
@@ -384,7 +389,7 @@ impl AcpServer {
             return;
         }
         // The protocol wants this prompt answered as cancelled; what the task says of its end comes too late.
-        if let Some(Some(id)) = self.sessions.get_mut(&session).map(Option::take) {
+        if let Some(Some((_, id))) = self.sessions.get_mut(&session).map(Option::take) {
             self.peer.answer(reply, &id, &json!({ "stopReason": "cancelled" }));
             self.asks.retain(|_, (_, of)| *of != session);
             out.push(EditorEvent::Cancel { session });
@@ -431,9 +436,11 @@ impl AcpServer {
                 let id = self.peer.request(&mut out, "session/request_permission", &params);
                 self.asks.insert(id, (key, session));
             }
-            EditorOrder::Ended { session, end } => {
-                // One that was cancelled has been answered.
-                if let Some(Some(id)) = self.sessions.get_mut(&session).map(Option::take) {
+            EditorOrder::Ended { session, key, end } => {
+                // One that was cancelled has been answered, and the one after it has an end of its own.
+                let is_it = |under_way: &mut (String, Value)| under_way.0 == key;
+                let prompt = self.sessions.get_mut(&session).and_then(|open| open.take_if(is_it));
+                if let Some((_, id)) = prompt {
                     self.answer_end(&id, end, &mut out);
                 }
             }

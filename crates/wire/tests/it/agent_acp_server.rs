@@ -76,6 +76,15 @@ impl Pair {
         self.serve(EditorOrder::Update { session: "s".to_owned(), update });
     }
 
+    /// The last prompt has ended like this.
+    fn ended(&self, end: EditorEnd) -> EditorOrder {
+        let mut prompts = self.asked.iter().filter_map(|asked| match asked {
+            EditorEvent::Prompt { key, .. } => Some(key.clone()),
+            _ => None,
+        });
+        EditorOrder::Ended { session: "s".to_owned(), key: prompts.next_back().unwrap(), end }
+    }
+
     fn turn(&self) -> &AgentTurn {
         match self.heard.last().unwrap() {
             AgentEvent::TurnEnded(turn) => turn,
@@ -119,7 +128,8 @@ fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
     let mut pair = opened();
     pair.tell(prompt());
     let (session, text) = ("s".to_owned(), "go".to_owned());
-    assert_eq!(pair.asked.last(), Some(&EditorEvent::Prompt { session, text }));
+    let key = "editor-2".to_owned();
+    assert_eq!(pair.asked.last(), Some(&EditorEvent::Prompt { session, key, text }));
     let part = |text: &str, progress| (text.to_owned(), progress);
     pair.update(EditorUpdate::Plan(vec![
         part("look", Progress::Done),
@@ -157,7 +167,7 @@ fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
     );
     assert!(ended, "{:?}", pair.heard);
     pair.update(EditorUpdate::Said("All done.".to_owned()));
-    pair.serve(EditorOrder::Ended { session: "s".to_owned(), end: EditorEnd::Done });
+    pair.serve(pair.ended(EditorEnd::Done));
     assert_eq!((&pair.turn().end, pair.turn().text.as_str()), (&AgentEnd::Done, "All done."));
 }
 
@@ -168,11 +178,11 @@ fn a_cancel_ends_the_prompt_at_once_and_what_comes_later_is_dropped() {
     pair.tell(AgentOrder::Interrupt);
     assert_eq!(pair.asked.last(), Some(&EditorEvent::Cancel { session: "s".to_owned() }));
     assert_eq!(pair.turn().end, AgentEnd::Interrupted);
-    let late = EditorOrder::Ended { session: "s".to_owned(), end: EditorEnd::Cancelled };
+    let (late, later) = (pair.ended(EditorEnd::Cancelled), pair.ended(EditorEnd::Done));
     assert_eq!(pair.server.order(late), Ok(Vec::new()));
     pair.tell(prompt());
-    let end = EditorEnd::Failed("the model cannot be had".to_owned());
-    pair.serve(EditorOrder::Ended { session: "s".to_owned(), end });
+    assert_eq!(pair.server.order(later), Ok(Vec::new()), "it is not the end of the next one");
+    pair.serve(pair.ended(EditorEnd::Failed("the model cannot be had".to_owned())));
     assert_eq!(pair.turn().text, "the model cannot be had");
 }
 

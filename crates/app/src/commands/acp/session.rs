@@ -29,6 +29,8 @@ pub(super) struct Session {
     pub(super) folder: PathBuf,
     /// Whether ends of turns belong to no prompt.
     pub(super) settling: bool,
+    /// The prompt that is worked on, or was last, by what its end is told with.
+    pub(super) prompt: String,
     /// The question that the next prompt answers.
     pub(super) question: Option<CallId>,
     /// Calls that are asked about, by what they were asked with.
@@ -45,6 +47,7 @@ impl Session {
             tasks: 0,
             folder,
             settling: false,
+            prompt: String::new(),
             question: None,
             asked: BTreeMap::new(),
             telling: Telling::default(),
@@ -95,7 +98,10 @@ fn tell(told: Told, name: &str, session: &mut Session, pipe: &Pipe) {
         }
         Told::Question(call) => session.question = Some(call),
         Told::Ended(_) if session.settling => {}
-        Told::Ended(end) => pipe.tell(EditorOrder::Ended { session: name.to_owned(), end }),
+        Told::Ended(end) => {
+            let (session, key) = (name.to_owned(), session.prompt.clone());
+            pipe.tell(EditorOrder::Ended { session, key, end });
+        }
     }
 }
 
