@@ -354,8 +354,11 @@ impl<P: Perform> Supervisor<P> {
             let patience = self.patience();
             let batch = self.inbox.take(patience, self.stops);
             self.cycle(batch)?;
-            // Asked to stop twice and the disk still full: what was not acknowledged is not promised.
-            if let (Some(reason), 2..) = (&self.stalled, self.stops) {
+            // Time to stop and the disk still full: what was not acknowledged is not promised.
+            let now = self.clock.now();
+            if let Some(reason) = &self.stalled
+                && self.drain_deadline.is_some_and(|deadline| now >= deadline)
+            {
                 return Err(JournalError::Full(reason.clone()).into());
             }
         }

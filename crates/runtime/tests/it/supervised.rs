@@ -339,6 +339,27 @@ fn a_full_disk_only_delays_and_is_said_once() {
 }
 
 #[test]
+fn whoever_is_asked_to_stop_waits_for_a_full_disk_no_longer_than_for_work() {
+    let (_folder, home) = home();
+    let journal = Watched::of(&home);
+    *journal.left.lock().unwrap() = u32::MAX;
+    let (time, inbox) = (Arc::new(AtomicI64::new(1_000)), Inbox::default());
+    let clock = Box::new(SetClock(Arc::clone(&time)));
+    let mut supervisor =
+        Supervisor::new(Box::new(journal), Noted::default(), clock, registry(), inbox.clone());
+    // Its grace is over as soon as there is no room.
+    supervisor.observe(Box::new(move |notice| {
+        if matches!(notice, Notice::Stalled(_)) {
+            time.fetch_add(10_000, Ordering::SeqCst);
+        }
+    }));
+    supervisor.begin(id("t"), steps(3), false).unwrap();
+    inbox.stop();
+    let ended = supervisor.run();
+    assert!(matches!(ended, Err(SupervisorError::Journal(JournalError::Full(_)))), "{ended:?}");
+}
+
+#[test]
 fn a_task_claimed_by_another_process_is_let_go_and_the_rest_goes_on() {
     let (_folder, home) = home();
     let mut first = supervisor(&home, Box::new(SqliteJournal::open(&home.journal()).unwrap()));
