@@ -203,10 +203,15 @@ fn said_last(messages: &[Arc<Message>], kept: &Kept<'_>, text: &str) -> Vec<Stri
         Part::Text { text } => Some(text),
         _ => None,
     });
+    // Who said a note stands in front of it. A short line may stand in other words of the text by chance.
     let is_note = |words: &str| {
-        kept.notes.iter().any(|note| words.ends_with(note.as_str()) && text.contains(note.as_str()))
+        let is_it = |note: &String| {
+            let who = words.strip_suffix(note.as_str());
+            who.is_some_and(|who| who.ends_with(": ")) && text.contains(note.as_str())
+        };
+        kept.notes.iter().any(is_it)
     };
-    let is_new = |words: &&String| !text.contains(words.as_str()) && !is_note(words);
+    let is_new = |words: &&String| kept.failure != Some(words.as_str()) && !is_note(words);
     let fitting = |words: &String| match words.len() > CUT_RESULT {
         true => shortened(words, CUT_RESULT),
         false => words.clone(),

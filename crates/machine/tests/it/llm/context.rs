@@ -213,6 +213,26 @@ fn what_a_person_said_last_is_asked_again_however_short_the_conversation_must_be
 }
 
 #[test]
+fn a_short_line_that_stands_in_other_words_by_chance_is_asked_again_too() {
+    let mut rig = chat(json!({}));
+    rig.command(Command::Interrupt { note: "b".to_owned() });
+    answer(&mut rig, Ok(reply(vec![text("hello")], StopReason::EndTurn)));
+    for line in ["go", "list all of a and b"] {
+        told(&mut rig, line);
+        for _ in 0..3 {
+            answer(&mut rig, overflow());
+        }
+        let asked = sent(&rig);
+        assert!(
+            asked[0].ends_with(&format!("What was said to you last:\n\n{line}")),
+            "{}",
+            asked[0]
+        );
+        answer(&mut rig, Ok(reply(vec![text("done")], StopReason::EndTurn)));
+    }
+}
+
+#[test]
 fn edge_case_07_a_summary_that_does_not_fit_is_done_without_and_overflows_are_limited() {
     let mut asked = task();
     asked.budget.max_context_overflows = Some(3);
