@@ -77,12 +77,18 @@ impl Step<'_> {
         self.queue_notes(notes);
     }
 
-    /// Nobody goes on with the children of steps: what none of them was told is for whoever decides from here on.
+    /// Nobody goes on with the children of steps: what none of them is certain to hear is for whoever decides from here on.
     pub(crate) fn keep_untold_notes(&mut self) {
+        let data = &mut self.state.data;
+        let driven = data.awaited_child().map(|(id, _)| id).filter(|_| data.drives_child());
         let mut notes = Vec::new();
-        for child in self.state.data.children.values_mut() {
-            let told =
-                usize::try_from(child.told.saturating_sub(child.heard)).unwrap_or(usize::MAX);
+        for (id, child) in &mut data.children {
+            // Whoever told one that nobody drives may have died over it.
+            let told = match driven.as_ref() == Some(id) {
+                true => child.told.saturating_sub(child.heard),
+                false => 0,
+            };
+            let told = usize::try_from(told).unwrap_or(usize::MAX);
             notes.append(&mut child.untold.split_off(told.min(child.untold.len())));
         }
         self.queue_notes(notes);
@@ -99,7 +105,8 @@ impl Step<'_> {
 
     /// The task whose step began this one passes on what was said to it.
     pub(crate) fn on_relay(&mut self, number: u64, note: Note) {
-        if number <= self.state.data.relayed {
+        // One behind a gap is told again, with those before it.
+        if number != self.state.data.relayed + 1 {
             return;
         }
         match note.kind {

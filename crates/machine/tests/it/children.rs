@@ -464,6 +464,18 @@ fn what_no_child_was_told_is_for_whoever_decides_after_a_hand_over() {
 }
 
 #[test]
+fn what_a_child_was_told_as_its_process_died_is_for_whoever_decides_after_a_hand_over() {
+    let mut rig = with_a_task(Budget::default(), json!({}));
+    rig.driven();
+    rig.command(Command::Steer { text: "mind the gap".to_owned() });
+    rig.signal(Signal::OwnerLost);
+    let turns = json!({ "turns": [[read("a")]] });
+    rig.command(Command::HandOver(DriverSpec::new("scripted", turns))).attach(false);
+    let told = rig.told();
+    assert!(told.contains("note_delivered mind the gap"), "{told}");
+}
+
+#[test]
 fn a_child_takes_what_its_parent_passes_on_once() {
     let mut rig = Rig::started(spec(json!({ "turns": [[shell("a")], [shell("b")]] })));
     let told = relay(1, NoteKind::Steer, "mind the gap");
@@ -471,6 +483,8 @@ fn a_child_takes_what_its_parent_passes_on_once() {
     assert!(rig.told().contains("note_queued"), "{}", rig.told());
     rig.command(told);
     assert_eq!(rig.told(), "[] ", "known");
+    rig.command(relay(3, NoteKind::Steer, "behind a gap"));
+    assert_eq!(rig.told(), "[] ", "it comes again with the one before it");
     assert_eq!(rig.state.child_end().heard, Some(1));
     rig.command(Command::Cancel { reason: String::new() });
     let late = rig.command(relay(2, NoteKind::Interrupt, "late")).refusal();
