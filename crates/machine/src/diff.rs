@@ -239,7 +239,7 @@ fn began_then(text: &str) -> bool {
         "1970-01-01" => 0,
         _ => return false,
     };
-    let number = |text: &str| text.parse::<i32>().ok();
+    let number = |text: &str| text.parse::<u8>().ok().map(i32::from);
     let minutes = || {
         let (clock, part) = time.split_once('.').unwrap_or((time, ""));
         let (hour, rest) = clock.split_once(':')?;

@@ -373,6 +373,7 @@ impl Memory {
             failure,
             claim,
             compact,
+            follows,
             ..
         } = self;
         if claim.is_some() && unsaid.is_empty() && unheard.is_empty() {
@@ -380,7 +381,7 @@ impl Memory {
         }
         let operator = Some(operator);
         let begun_so =
-            Memory { conversations, session, cost, begun, operator, ..Memory::default() };
+            Memory { conversations, session, cost, begun, operator, follows, ..Memory::default() };
         Memory { unsaid, unheard, notes, failure, compact, ..begun_so }
     }
 
@@ -487,11 +488,11 @@ impl Driver for Agent {
             self.memory = memory.taken_over(told);
             self.know_operator();
         } else {
-            let Memory { conversations, notes, failure, .. } = memory;
+            let Memory { conversations, notes, failure, follows, .. } = memory;
             let (old, new) = (mark(&told), mark(&self.config.program.operator));
             let notes = notes.iter().map(|note| marked_anew(note, &old, &new)).collect();
             let conversations = conversations + 1;
-            self.memory = Memory { conversations, notes, failure, ..Memory::default() };
+            self.memory = Memory { conversations, notes, failure, follows, ..Memory::default() };
         }
     }
 
