@@ -39,9 +39,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name promises; TOML unless it ends in `.yaml` or `.yml`.
+    /// The format that a file's name promises; TOML unless it ends in `.yaml` or `.yml`, in capitals or not.
     pub fn of(file: &str) -> Format {
-        if file.ends_with(".yaml") || file.ends_with(".yml") { Format::Yaml } else { Format::Toml }
+        let ending = file.rsplit('.').next().unwrap_or_default();
+        let is_yaml = ["yaml", "yml"].into_iter().any(|yaml| ending.eq_ignore_ascii_case(yaml));
+        if is_yaml && ending.len() < file.len() { Format::Yaml } else { Format::Toml }
     }
 }
 

@@ -26,6 +26,8 @@ const MAX_NAME: usize = 32;
 /// What is said of a server that others of the file's readers can reach.
 const OLD_HTTP: &str = "it speaks only the old form of HTTP (sse), as its entry says; most servers speak streamable HTTP too: \
      \"type\": \"http\"";
+const OTHER_TYPE: &str =
+    "its entry has a type that is not known here: expected \"stdio\" or \"http\"";
 const NAME_RULE: &str =
     "names are made of letters, digits, _ and -, up to 32 of them, without __ and no _ at the end";
 
@@ -174,7 +176,18 @@ fn parse_shared(text: &str, file: &str) -> Result<Vec<Server>, Vec<SourceError>>
         Some(table) if !table.value.is_object() => table.wrong(&mut problems, "a table of servers"),
         Some(table) => {
             for (name, at) in table.entries() {
-                servers.extend(read_shared(name, &at, &mut problems));
+                let server: Option<Server> = read_shared(name, &at, &mut problems);
+                let is_same =
+                    |other: &Server| server.as_ref().is_some_and(|it| it.name == other.name);
+                if servers.iter().any(is_same) {
+                    let hint = Some(NAME_RULE.to_owned());
+                    problems.push_key(
+                        &at,
+                        format!("{name:?} has the name of another server here"),
+                        hint,
+                    );
+                }
+                servers.extend(server);
             }
         }
         None => {
@@ -192,13 +205,16 @@ fn suggest_key(top: &Cursor<'_>) -> Option<String> {
 }
 
 fn read_shared(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<Server> {
-    check_name(name, at, problems);
+    let name = fitting_name(name);
+    check_name(&name, at, problems);
     if !at.value.is_object() {
         at.wrong(problems, "a table");
         return None;
     }
-    let kind = at.get("type").and_then(|kind| {
-        kind.choice(problems, &["stdio", "http", "streamable-http", "streamableHttp", "sse"])
+    let unusable = at.get("type").and_then(|kind| match kind.text(problems)? {
+        "stdio" | "http" | "streamable-http" | "streamableHttp" => None,
+        "sse" => Some(OLD_HTTP),
+        _ => Some(OTHER_TYPE),
     });
     let command = at.get("command").map(|program| {
         let mut command: Vec<String> =
@@ -210,14 +226,14 @@ fn read_shared(name: &str, at: &Cursor<'_>, problems: &mut Problems) -> Option<S
     let reach = read_reach(at, command, problems);
     let disabled = at.get("disabled").and_then(|flag| flag.flag(problems)).unwrap_or(false);
     Some(Server {
-        name: name.to_owned(),
+        name,
         reach: reach?,
         timeout: TIMEOUT,
         start_timeout: START_TIMEOUT,
         trust_annotations: false,
         tools: None,
         disabled,
-        unusable: (kind == Some("sse")).then_some(OLD_HTTP),
+        unusable,
         needs: read_needs(at, problems),
     })
 }
@@ -326,6 +342,20 @@ fn check_command(at: &Cursor<'_>, command: Option<&Vec<String>>, problems: &mut 
     }
 }
 
+/// What a server of the shared file is called here. Others allow more in a name than tools can be named after, as in
+/// `awslabs.aws-docs`: whatever does not fit becomes a `_`.
+fn fitting_name(name: &str) -> String {
+    let mut fitting = String::new();
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        if fitting.len() < MAX_NAME && !(c == '_' && fitting.ends_with('_')) {
+            fitting.push(c);
+        }
+    }
+    fitting.truncate(fitting.trim_end_matches('_').len());
+    fitting
+}
+
 fn check_name(name: &str, at: &Cursor<'_>, problems: &mut Problems) {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     // In the names of tools `__` ends that of the server: a rule for all of `a` would hold for a server `a__b` too.
@@ -419,14 +449,43 @@ mod tests {
     #[test]
     fn no_server_has_a_name_that_a_rule_for_all_of_another_means_too() {
         for name in ["a__b", "a_", "__a", "_"] {
-            let own = errors(&format!("[server.{name}]\ncommand = [\"a\"]\n"), "mcp.toml");
-            let shared = format!(r#"{{ "mcpServers": {{ "{name}": {{ "command": "a" }} }} }}"#);
-            for told in [own, errors(&shared, ".mcp.json")] {
-                assert!(told.contains("cannot be the name of a server"), "{name}: {told}");
-            }
+            let told = errors(&format!("[server.{name}]\ncommand = [\"a\"]\n"), "mcp.toml");
+            assert!(told.contains("cannot be the name of a server"), "{name}: {told}");
         }
         let text = "[server.a_b]\ncommand = [\"a\"]\n[server._a]\ncommand = [\"a\"]\n";
         assert_eq!(parse(text, "mcp.toml").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn names_that_others_allow_are_made_to_fit_and_an_odd_type_costs_its_server_alone() {
+        let shared = |name: &str| {
+            format!(
+                "{{ \"mcpServers\": {{ {}: {{ \"command\": \"a\" }} }} }}",
+                serde_json::Value::from(name)
+            )
+        };
+        for (name, called) in [
+            ("awslabs.aws-docs", "awslabs_aws-docs"),
+            ("My Server (dev)", "My_Server_dev"),
+            ("@scope/pkg", "_scope_pkg"),
+            ("a__b", "a_b"),
+            ("as_it-is", "as_it-is"),
+            (&*"é".repeat(40), ""),
+            (&*"x.".repeat(40), "x_x_x_x_x_x_x_x_x_x_x_x_x_x_x_x"),
+        ] {
+            if called.is_empty() {
+                let told = errors(&shared(name), ".mcp.json");
+                assert!(told.contains("cannot be the name of a server"), "{told}");
+            } else {
+                assert_eq!(parse(&shared(name), ".mcp.json").unwrap()[0].name, called);
+            }
+        }
+        let same = r#"{ "mcpServers": { "a.b": { "command": "a" }, "a b": { "command": "b" } } }"#;
+        assert!(errors(same, ".mcp.json").contains("has the name of another server here"));
+        let odd = r#"{ "mcpServers": { "a": { "type": "ide", "command": "a" }, "b": { "command": "b" } } }"#;
+        let servers = parse(odd, ".mcp.json").unwrap();
+        assert!(servers[0].unusable.unwrap().contains("not known here"));
+        assert_eq!(servers[1].unusable, None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ super::mistakes! {
     Servers "mcp.toml" "an empty list of agents" "[server.a.dispatch]\nagents = []\n";
     Servers ".mcp.json" "no servers in the shared file" "{ \"mcpserver\": {} }\n";
     Servers ".mcp.json" "no JSON" "{ \"mcpServers\": { \n";
-    Servers ".mcp.json" "the old form of HTTP" "{ \"mcpServers\": { \"a\": { \"type\": \"sse\", \"url\": \"https://example.org\" } } }\n";
+    Servers ".mcp.json" "two servers that have one name here" "{ \"mcpServers\": { \"a.b\": { \"command\": \"a\" },\n  \"a b\": { \"command\": \"b\" } } }\n";
     Driver "d.toml" "no driver in the file" "[plugin]\nname = \"x\"\n";
     Driver "d.toml" "a name with a folder" "[driver]\nname = \"../x\"\ncommand = [\"x\"]\n";
     Driver "d.toml" "a command that is one text" "[driver]\nname = \"x\"\ncommand = \"python3 x.py\"\n";
