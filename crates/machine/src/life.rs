@@ -30,7 +30,7 @@ impl Step<'_> {
             goal: spec.goal.clone(),
             driver: spec.driver.name.clone(),
             agent: spec.driver.agent().map(str::to_owned),
-            criteria: spec.acceptance.len(),
+            criteria: spec.criteria().len(),
             sandbox: spec.sandbox.level,
         });
         // What was named on the command line goes without saying.

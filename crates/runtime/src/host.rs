@@ -316,7 +316,7 @@ fn shown(state: &State) -> Summary<'_> {
         budget: &data.budget,
         cause: None,
         children: (!data.children.is_empty()).then(|| json!(data.children)),
-        criteria: data.spec.acceptance.len(),
+        criteria: data.spec.criteria().len(),
         dispatch: data.spec.dispatch.as_ref().map(|dispatch| json!(dispatch)),
         driver: state.driver_name(),
         exit_code: None,
