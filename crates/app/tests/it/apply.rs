@@ -99,6 +99,7 @@ fn what_was_applied_and_taken_back_is_not_said_to_be_there() {
     let repository = Repository::new();
     let id = proven(&repository);
     repository.json(&["apply", &id]);
+    repository.git(&["branch", "kept"]);
     repository.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
     assert!(repository.json(&["show", &id])["applied"].is_null());
     assert!(repository.place.ok(&["why", &id]).contains("drivetrain apply"));

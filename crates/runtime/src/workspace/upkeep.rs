@@ -162,23 +162,32 @@ pub fn applied(task: &str, state_home: &Path) -> Option<String> {
     holds(task, state_home, note.commit.as_ref()?).then_some(note.frozen)
 }
 
-/// The branch and the commit that have this checkpoint of a task, if it was handed over and the commit is still in a branch of
-/// the user's.
+/// The branch and the commit that have this checkpoint of a task, if it was handed over and that branch still has the commit.
+/// What was handed over on no branch may be in any.
 pub fn handed_over(task: &str, state_home: &Path, checkpoint: &str) -> Option<(String, String)> {
     let note = Note::read(task, state_home).filter(|note| note.done)?;
     let commit = note.commit.filter(|_| note.frozen == checkpoint)?;
-    holds(task, state_home, &commit).then_some((note.branch, commit))
+    let place =
+        if note.branch == "HEAD" { None } else { Some(format!("refs/heads/{}", note.branch)) };
+    let mut names = holders(task, state_home, &commit).into_iter();
+    let holds = names.any(|name| place.as_ref().is_none_or(|place| name == place.as_bytes()));
+    holds.then_some((note.branch, commit))
 }
 
 /// Whether a commit is in some branch of the repository of a task: not in a task's own.
 pub fn holds(task: &str, state_home: &Path, commit: &str) -> bool {
+    !holders(task, state_home, commit).is_empty()
+}
+
+/// The branches of the user's that have a commit.
+fn holders(task: &str, state_home: &Path, commit: &str) -> Vec<Vec<u8>> {
     let found =
         absolute(state_home).and_then(|home| Record::read(&Record::path(task, &home))?.find(&home));
-    let Ok(repository) = found else { return false };
+    let Ok(repository) = found else { return Vec::new() };
     let asked = ["for-each-ref", "--format=%(refname)", "--contains", commit, "refs/heads"];
-    let Ok(refs) = repository.output(asked.map(OsString::from)) else { return false };
-    let mut names = refs.out.split(|byte| *byte == b'\n').filter(|name| !name.is_empty());
-    names.any(|name| !name.starts_with(b"refs/heads/drivetrain/"))
+    let Ok(refs) = repository.output(asked.map(OsString::from)) else { return Vec::new() };
+    let names = refs.out.split(|byte| *byte == b'\n').filter(|name| !name.is_empty());
+    names.filter(|name| !name.starts_with(b"refs/heads/drivetrain/")).map(<[u8]>::to_vec).collect()
 }
 
 /// Whether git was told to leave a worktree alone (`git worktree lock`), and why.
