@@ -12,6 +12,7 @@ use machine::task::Outcome;
 use runtime::station::Station;
 use runtime::supervisor::SupervisorError;
 use serde_json::json;
+use view::text::counted;
 use view::{Line, why};
 
 use super::race::referee::Races;
@@ -296,13 +297,19 @@ fn left_out(ready: usize, paused: usize, waiting: usize, resting: usize) -> Vec<
     }
     if resting > 0 {
         lines.push(Line::plain(format!(
-            "{resting} wait for a moment that their model named: drivetrain why ID says which"
+            "{} for a moment that a model named: drivetrain why ID says which",
+            waits(resting)
         )));
     }
     if waiting > 0 {
         lines.push(Line::plain(format!(
-            "{waiting} wait for a person: drivetrain approvals shows what is asked"
+            "{} for a person: drivetrain approvals shows what is asked",
+            waits(waiting)
         )));
     }
     lines
+}
+
+fn waits(count: usize) -> String {
+    format!("{} {}", counted(count, "task"), if count == 1 { "waits" } else { "wait" })
 }

@@ -241,7 +241,7 @@ fn resume_all_goes_on_with_everything_that_can() {
     assert_eq!(environment.run(&["run", "x", "--driver", "user"]).code, 13);
     let ran = environment.run(&["resume", "--all"]);
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("1 wait for a person"), "{}", ran.out);
+    assert!(ran.out.contains("1 task waits for a person"), "{}", ran.out);
     assert_eq!(environment.read("out.txt"), "a\n");
 }
 

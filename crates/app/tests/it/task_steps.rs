@@ -457,7 +457,7 @@ fn a_child_that_asks_makes_its_parent_wait_and_goes_on_with_the_answer() {
 #[test]
 fn all_tasks_are_resumed_with_those_of_their_steps_and_never_without() {
     let (place, parent, child) = asking();
-    assert!(place.ok(&["resume", "--all"]).contains("1 wait for a person"));
+    assert!(place.ok(&["resume", "--all"]).contains("1 task waits for a person"));
     place.ok(&["answer", &child, "b"]);
     place.ok(&["pause", &parent]);
     assert!(!place.ok(&["resume", "--all"]).contains("goes on"), "it is paused");
