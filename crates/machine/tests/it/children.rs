@@ -468,7 +468,7 @@ fn what_a_child_was_told_as_its_process_died_is_for_whoever_decides_after_a_hand
     let mut rig = with_a_task(Budget::default(), json!({}));
     rig.driven();
     rig.command(Command::Steer { text: "mind the gap".to_owned() });
-    rig.signal(Signal::OwnerLost);
+    rig.input(Signal::OwnerLost.into());
     let turns = json!({ "turns": [[read("a")]] });
     rig.command(Command::HandOver(DriverSpec::new("scripted", turns))).attach(false);
     let told = rig.told();
