@@ -1,6 +1,7 @@
 //! `patch`: a unified diff, all of it or nothing.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 
 use machine::diff::{self, FilePatch, Search};
 use machine::effect::ToolCall;
@@ -14,7 +15,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
         Ok(patches) => patches,
         Err(reason) => return failed(format!("cannot read the diff: {reason}")),
     };
-    let mut plan = Plan { root, repeated: call.repeated, files: BTreeMap::new() };
+    let mut plan = Plan { root, repeated: call.repeated, files: BTreeMap::new(), given: 0 };
     let mut done = 0;
     for patch in &patches {
         if call.repeated && plan.is_done(patch) {
@@ -38,6 +39,8 @@ struct Plan<'a> {
     /// Whether an earlier attempt may have come some of the way.
     repeated: bool,
     files: BTreeMap<String, Change>,
+    /// How often a file was given content or taken away.
+    given: usize,
 }
 
 struct Change {
@@ -45,6 +48,8 @@ struct Change {
     was_executable: Option<bool>,
     after: Option<Vec<u8>>,
     executable: Option<bool>,
+    /// When it was given its content. Where that takes the place of what moved elsewhere, it is later than that.
+    turn: Option<usize>,
 }
 
 impl Plan<'_> {
@@ -79,7 +84,10 @@ impl Plan<'_> {
         if let Some(new) = &patch.new {
             let there = if patch.old.as_ref() == Some(new) { None } else { self.content(new)? };
             // An attempt that was cut off has written what moves before it took it away from where it was.
-            let is_written = self.repeated && there.as_ref() == Some(&after);
+            let is_one = |old: &String| self.is_one_file(old, new);
+            let is_written = self.repeated
+                && there.as_ref() == Some(&after)
+                && !patch.old.as_ref().is_some_and(is_one);
             if there.is_some() && !is_written {
                 return Err(format!("{new:?} is to be created and exists already"));
             }
@@ -106,6 +114,15 @@ impl Plan<'_> {
             Ok(before) => patch.old.is_some() || before.is_empty(),
             Err(_) => false,
         }
+    }
+
+    /// Whether two names mean one file, through a link or whatever the case of their letters.
+    fn is_one_file(&self, one: &str, other: &str) -> bool {
+        let file = |name: &str| {
+            let found = self.root.open_file(name).ok()?.metadata().ok()?;
+            Some((found.dev(), found.ino()))
+        };
+        file(one).is_some_and(|one| file(other) == Some(one))
     }
 
     /// A file's content as the diff has left it so far.
@@ -136,7 +153,10 @@ impl Plan<'_> {
             was_executable,
             after: None,
             executable,
+            turn: None,
         });
+        change.turn = after.as_ref().map(|_| change.turn.unwrap_or(self.given));
+        self.given += 1;
         change.after = after;
         change.executable = executable.or(change.executable);
         Ok(())
@@ -171,10 +191,11 @@ impl Plan<'_> {
         Ok(self.files.iter().map(line).collect())
     }
 
-    /// What is taken away comes last: whoever is killed half way has lost nothing of a file that moves.
+    /// What is taken away comes last, and what moves is written before another file takes its place: whoever is killed half
+    /// way has lost nothing.
     fn in_order(&self) -> Vec<(&String, &Change)> {
         let mut order: Vec<(&String, &Change)> = self.files.iter().collect();
-        order.sort_by_key(|(_, change)| change.after.is_none());
+        order.sort_by_key(|(_, change)| (change.after.is_none(), change.turn));
         order
     }
 

@@ -125,6 +125,43 @@ fn a_file_that_moves_is_in_one_of_its_places_at_every_moment() {
 }
 
 #[test]
+fn what_makes_room_for_another_file_is_written_first() {
+    let place = folder();
+    let at = |name: &str| place.path().join(name);
+    fs::write(at("a"), "precious\n").unwrap();
+    fs::write(at("b"), "other\n").unwrap();
+    let rename = |from: &str, to: &str| {
+        format!(
+            "diff --git a/{from} b/{to}\nsimilarity index 100%\nrename from {from}\nrename to {to}\n"
+        )
+    };
+    let mut diff = format!("{}{}", rename("a", "z"), rename("b", "a"));
+    for number in 0..300 {
+        diff.push_str(&format!("--- /dev/null\n+++ b/m{number}\n@@ -0,0 +1 @@\n+1\n"));
+    }
+    let is_kept = |name: &str| fs::read(at(name)).is_ok_and(|bytes| bytes == b"precious\n");
+    std::thread::scope(|scope| {
+        let patching = scope.spawn(|| apply(place.path(), &diff).unwrap());
+        while !patching.is_finished() {
+            assert!(is_kept("a") || is_kept("z"), "killed now, it would be lost");
+        }
+    });
+    assert!(is_kept("z") && fs::read(at("a")).unwrap() == b"other\n" && !at("b").exists());
+}
+
+#[test]
+fn a_file_that_moves_to_another_name_of_itself_is_not_taken_away() {
+    let place = folder();
+    fs::create_dir(place.path().join("real")).unwrap();
+    fs::write(place.path().join("real/f"), "precious\n").unwrap();
+    std::os::unix::fs::symlink("real", place.path().join("link")).unwrap();
+    let diff = "diff --git a/link/f b/real/f\nsimilarity index 100%\nrename from link/f\nrename to real/f\n";
+    let result = run_again(place.path(), "patch", json!({"diff": diff}));
+    assert!(result.text.contains("exists already"), "{}", result.text);
+    assert_eq!(fs::read(place.path().join("real/f")).unwrap(), b"precious\n");
+}
+
+#[test]
 fn what_belongs_to_another_file_ends_the_part_of_the_one_before() {
     let place = folder();
     let at = |name: &str| place.path().join(name);
