@@ -173,11 +173,14 @@ fn a_question_can_be_cancelled() {
 
 #[test]
 fn a_question_that_nobody_reads_can_be_cancelled() {
-    let script = r#"read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{}}'; sleep 60"#;
+    let script = r#"for n in 1 2; do read -r line; echo "{\"jsonrpc\":\"2.0\",\"id\":$n,\"result\":{}}"; done; sleep 60"#;
     let deaf = json!({ "plugin": { "name": "t", "command": ["sh", "-c", script] } });
     let long =
         json!({ "method": "decide", "params": { "goal": "x".repeat(1_000_000), "state": null } });
     let plugins = Plugins::new(None);
+    // It is there and listens before it stops listening.
+    let short = json!({ "method": "decide", "params": { "state": null } });
+    assert_eq!(consult(&plugins, "t1", &deaf, &short, &Cancel::new()), Ok(json!({})));
     let cancel = Cancel::new();
     let (stop, (sender, ended)) = (cancel.clone(), std::sync::mpsc::channel());
     std::thread::spawn(move || {

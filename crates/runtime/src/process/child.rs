@@ -39,7 +39,7 @@ pub struct Child {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     /// Bytes read and not yet handed out.
-    buffer: Vec<u8>,
+    buffer: VecDeque<u8>,
     /// How much of the buffer is known to hold no line end.
     searched: usize,
     shared: Arc<Shared>,
@@ -120,7 +120,7 @@ impl Child {
         Ok(Child {
             stdin: Some(stdin),
             stdout: Some(stdout),
-            buffer: Vec::new(),
+            buffer: VecDeque::new(),
             searched: 0,
             shared,
             stop,
@@ -172,7 +172,7 @@ impl Child {
             if cancel.is_triggered() {
                 return Err(ReadError::Cancelled);
             }
-            let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+            let found = self.buffer.range(self.searched..).position(|byte| *byte == b'\n');
             if let Some(end) = found.map(|at| at + self.searched) {
                 if end > max_len {
                     return Err(ReadError::TooLong { limit: max_len });
@@ -194,13 +194,13 @@ impl Child {
                     return Ok(None);
                 }
                 self.searched = 0;
-                let line = std::mem::take(&mut self.buffer);
+                let line = Vec::from(std::mem::take(&mut self.buffer));
                 return String::from_utf8(line).map(Some).map_err(|_| ReadError::NotText);
             };
             let mut chunk = [0u8; 16 * 1024];
             match rustix::io::read(stdout, &mut chunk[..]) {
                 Ok(0) => self.stdout = None,
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Ok(count) => self.buffer.extend(&chunk[..count]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if Instant::now() >= deadline => return Err(ReadError::TimedOut),
                 Err(Errno::AGAIN) => {
@@ -296,12 +296,12 @@ impl Child {
 }
 
 /// Reads what is there now; none is left of the pipe at its end.
-fn take_in(stdout: &mut Option<OwnedFd>, buffer: &mut Vec<u8>) {
+fn take_in(stdout: &mut Option<OwnedFd>, buffer: &mut VecDeque<u8>) {
     let Some(from) = stdout else { return };
     let mut chunk = [0u8; 16 * 1024];
     match rustix::io::read(from, &mut chunk[..]) {
         Ok(0) => *stdout = None,
-        Ok(count) => buffer.extend_from_slice(&chunk[..count]),
+        Ok(count) => buffer.extend(&chunk[..count]),
         // Whoever reads next meets the same error.
         Err(_) => {}
     }
