@@ -354,15 +354,19 @@ impl<P: Perform> Supervisor<P> {
             let patience = self.patience();
             let batch = self.inbox.take(patience, self.stops);
             self.cycle(batch)?;
-            // Time to stop and the disk still full: what was not acknowledged is not promised.
-            let now = self.clock.now();
-            if let Some(reason) = &self.stalled
-                && self.drain_deadline.is_some_and(|deadline| now >= deadline)
-            {
-                return Err(JournalError::Full(reason.clone()).into());
-            }
+            self.check_room()?;
         }
         Ok(())
+    }
+
+    /// Time to stop and the disk still full: what was not acknowledged is not promised.
+    pub fn check_room(&self) -> Result<(), SupervisorError> {
+        let is_late =
+            |_: &&String| self.drain_deadline.is_some_and(|deadline| self.clock.now() >= deadline);
+        match self.stalled.as_ref().filter(is_late) {
+            Some(reason) => Err(JournalError::Full(reason.clone()).into()),
+            None => Ok(()),
+        }
     }
 
     /// How long nothing has to be done: until the next timer, or the next try at a full disk.

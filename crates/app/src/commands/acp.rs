@@ -136,7 +136,8 @@ impl Desk<'_> {
     fn cycle(&mut self, patience: Option<Duration>) -> Result<(), CommandError> {
         let batch = self.station.inbox.take(patience, self.stops);
         self.stops = batch.stops;
-        Ok(self.station.supervisor.cycle(batch)?)
+        self.station.supervisor.cycle(batch)?;
+        Ok(self.station.supervisor.check_room()?)
     }
 
     fn take(&mut self, event: EditorEvent) -> Result<(), CommandError> {
