@@ -133,7 +133,8 @@ impl Reader {
         if let Some((severity, place)) = self.place.take() {
             return self.add(place, severity, trimmed);
         }
-        if line.starts_with("____") || line.starts_with("====") {
+        // Dashes stand before what a test printed.
+        if ["____", "====", "----"].iter().any(|rule| line.starts_with(rule)) {
             return self.end_of_section();
         }
         if let Some(text) = line.strip_prefix("E ").or_else(|| line.strip_prefix("E\t")) {
@@ -177,7 +178,9 @@ impl Reader {
 
     /// A step of Go's trace, the innermost first. The first that is not in Go's own sources is where it went wrong.
     fn go_frame(&mut self, place: Place) {
-        let own = ["/src/runtime/", "/src/testing/"].iter().find_map(|own| place.path.find(own));
+        let own = ["/src/runtime/panic.go", "/src/testing/testing.go"]
+            .iter()
+            .find_map(|own| place.path.find(own));
         if let Some(at) = own {
             self.go_root = Some(place.path[..at].to_owned());
         }

@@ -187,6 +187,20 @@ fn a_panic_of_go_is_placed_where_the_projects_own_code_is() {
         "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/project/main.go:3 +0x28\nexit status 2\n",
         &["/project/main.go:3 error panic: boom"],
     );
+    // A project may have a folder that is called as Go's own.
+    check(
+        "panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/project/src/runtime/host.go:3 +0x28\nexit status 2\n",
+        &["/project/src/runtime/host.go:3 error panic: boom"],
+    );
+}
+
+#[test]
+fn what_a_test_printed_does_not_end_what_pytest_marked() {
+    check(
+        "____ test_a ____\ntests/test_a.py:3: in test_a\n    assert f() == 2\nE   assert 1 == 2\n\
+         ---------- Captured stdout call ----------\nsrc/f.py:7:slow\n==== 1 failed ====\n",
+        &["tests/test_a.py:3 error assert 1 == 2", "src/f.py:7 error slow"],
+    );
 }
 
 #[test]
