@@ -522,25 +522,30 @@ fn replace(
     // Without a name for as long as it is not whole, where the file system can do that: whoever is killed leaves nothing
     // behind in the workspace.
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let (mut file, has_name) = match openat(folder, ".", flags | OFlags::TMPFILE, fresh) {
-        Ok(file) => (File::from(file), false),
-        Err(_) => {
-            let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-            (File::from(openat(folder, &temporary, flags, fresh)?), true)
-        }
-    };
-    let fill = |file: &mut File| -> Result<(), Reason> {
+    let fill = |file: OwnedFd| -> Result<File, Reason> {
+        let mut file = File::from(file);
         file.write_all(bytes).map_err(Reason::System)?;
         if let Some(wanted) = wanted {
-            rustix::fs::fchmod(&*file, Mode::from_raw_mode(wanted))?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(wanted))?;
         }
-        if !has_name {
+        Ok(file)
+    };
+    let has_name = match openat(folder, ".", flags | OFlags::TMPFILE, fresh) {
+        Ok(file) => {
+            let file = fill(file)?;
             let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
-            linkat(CWD, unnamed, folder, &temporary, AtFlags::SYMLINK_FOLLOW)?;
+            linkat(CWD, unnamed, folder, &temporary, AtFlags::SYMLINK_FOLLOW).is_ok()
+        }
+        Err(_) => false,
+    };
+    let finish = || -> Result<(), Reason> {
+        if !has_name {
+            let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+            fill(openat(folder, &temporary, flags, fresh)?)?;
         }
         Ok(renameat(folder, &temporary, folder, name)?)
     };
-    if let Err(reason) = fill(&mut file) {
+    if let Err(reason) = finish() {
         let _ = unlinkat(folder, &temporary, AtFlags::empty());
         return Err(reason);
     }
