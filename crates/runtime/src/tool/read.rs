@@ -26,7 +26,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
     let mut shown: Vec<u8> = Vec::new();
     let mut number = 0;
     let mut cut = false;
-    let mut of_one = false;
+    let (mut of_one, mut goes_on) = (false, false);
     loop {
         let mut line = Vec::new();
         match reader.by_ref().take(SHOWN as u64 + 1).read_until(b'\n', &mut line) {
@@ -55,6 +55,7 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
             if shown.is_empty() {
                 shown = redact::until_cut(&line[..SHOWN]).to_vec();
                 of_one = true;
+                goes_on = reader.fill_buf().is_ok_and(|rest| !rest.is_empty());
             }
             break;
         }
@@ -65,10 +66,11 @@ pub(super) fn run(call: &ToolCall, root: &Root) -> ToolResult {
     }
     let mut text = String::from_utf8_lossy(&shown).into_owned();
     if of_one {
-        let next = number + 1;
-        text.push_str(&format!(
-            "\n[cut here: the beginning of line {number} is shown; the line after it has offset {next}]"
-        ));
+        let after = match goes_on {
+            true => format!("the line after it has offset {}", number + 1),
+            false => "there is no line after it".to_owned(),
+        };
+        text.push_str(&format!("\n[cut here: the beginning of line {number} is shown; {after}]"));
     } else if cut {
         text.push_str(&format!(
             "\n[cut here: lines {first} to {} are shown; read on with offset {number}]",

@@ -63,6 +63,9 @@ fn read_cuts_what_is_long_and_says_how_to_go_on() {
         text.len()
     );
     assert_eq!(ok(place.path(), "read", json!({"path": "wide", "offset": 2})), "end\n");
+    fs::write(place.path().join("one"), "x".repeat(1_000_000)).unwrap();
+    let text = ok(place.path(), "read", json!({"path": "one"}));
+    assert!(text.ends_with("line 1 is shown; there is no line after it]"), "{}", text.len());
 }
 
 #[test]
