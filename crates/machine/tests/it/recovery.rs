@@ -658,13 +658,17 @@ fn edge_case_15_progress_is_told_at_each_interval_once_over_a_restart() {
 fn edge_case_20_a_model_that_answers_nonsense_for_ever_is_bounded() {
     let bad = requests(Rig::started(model::task()), |rig, _| {
         answer(rig, Err(failure("tool_args_invalid", Retry::Backoff)));
-        let timer = rig.last.effects.iter().find(|e| matches!(e, Effect::SetTimer { .. }))?.id();
-        rig.now += 60_000;
-        rig.input(Signal::TimerFired(timer).into());
-        Some(())
+        let of = |is: fn(&Effect) -> bool| rig.last.effects.iter().find(|e| is(e)).map(Effect::id);
+        if let Some(timer) = of(|effect| matches!(effect, Effect::SetTimer { .. })) {
+            rig.now += 60_000;
+            rig.input(Signal::TimerFired(timer).into());
+            return Some(());
+        }
+        // After three tries it is told what is wrong with its answers, at once.
+        of(|effect| matches!(effect, Effect::CallModel { .. })).map(drop)
     });
     let cause = Cause::ModelFailed { failure: ModelTrouble::BadReply };
-    assert_eq!(bad, (10, Outcome::Failed, cause));
+    assert_eq!(bad, (9, Outcome::Failed, cause));
     let unknown = requests(Rig::started(model::task()), |rig, n| {
         answer(rig, Ok(uses(&format!("tool{n}"), json!({}))));
         Some(())
