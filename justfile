@@ -24,6 +24,10 @@ demo:
 simulate seeds="10000":
     DRIVETRAIN_SEEDS={{seeds}} cargo test -p runtime --test simulation -- --nocapture
 
+# The laws on other cases than the tests', and on more of them.
+laws times="10":
+    PROPTEST_CASES=$((256 * {{times}})) cargo test -p machine -p wire -p view
+
 # The tests as on a machine that is far too busy.
 unsteady *packages:
     scripts/unsteady {{packages}}

@@ -157,7 +157,7 @@ fn commit<'a>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn what_was_committed_on_disk_is_read_back(moves in moves()) {

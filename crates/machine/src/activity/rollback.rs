@@ -30,7 +30,7 @@ impl Step<'_> {
         self.abort_calls("the workspace goes back to an earlier state");
         self.settle_doubts();
         self.close_turn();
-        self.state.data.held = None;
+        // What was decided and not begun is still held: the driver waits for it, and is told first that the files went back.
         match &self.state.data.attachment {
             // The operator asked for it, so a pause does not hold it up.
             Some(attachment) if !attachment.draining => self.restore(to.clone()),

@@ -191,8 +191,6 @@ fn edge_case_19_a_limit_of_turns_is_not_success() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     /// Whatever the limits are and whatever the calls say: a task that a limit ended is never a success, and its cause
     /// names the axis.
     #[test]

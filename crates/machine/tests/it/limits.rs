@@ -148,8 +148,6 @@ enum Kind {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
     /// A limit of money or tokens refuses every question once it is reached, and nothing that asks nobody.
     #[test]
     fn what_is_spent_refuses_what_spends_it_and_nothing_else(

@@ -165,3 +165,38 @@ fn what_cannot_be_done_pauses_the_task_and_says_why() {
     assert_eq!(rig.told(), "[] roll_back_failed");
     assert_eq!(rig.state.data().attachment, None);
 }
+
+#[test]
+fn what_a_limit_held_back_is_still_to_be_done_after_it() {
+    let step = json!({ "name": "s", "tool": "shell", "parameters": { "command": "s" } });
+    let each = json!({ "name": "each", "foreach": "[1, 2, 3]", "steps": [step], "max_parallel": 2, "on_error": "skip" });
+    let mut task = spec(json!({ "name": "w", "steps": [each] }));
+    task.driver.name = "workflow".to_owned();
+    task.budget = Budget { max_turns: Some(1), ..Budget::default() };
+    let mut rig = Rig::started(task);
+    rig.ended(3, ToolResult::ok(""));
+    assert!(rig.state.data().held.is_some(), "the third has to wait: {}", rig.told());
+    rig.command(to("x"));
+    restored(&mut rig, undo());
+    assert!(rig.told().contains("budget_exhausted"), "{}", rig.told());
+    rig.command(Command::Raise(Budget { max_turns: Some(9), ..Budget::default() }));
+    rig.attach(false);
+    assert!(rig.told().contains("run_tool#5"), "the third begins: {}", rig.told());
+    rig.ended(5, ToolResult::ok(""));
+    assert!(rig.told().contains("task_finished completed"), "{}", rig.told());
+}
+
+#[test]
+fn what_a_worker_wished_for_before_it_is_not_done_after() {
+    let mut task = spec(json!({ "turns": [[shell("a")], [shell("b")]], "author": "worker" }));
+    task.budget = Budget { max_turns: Some(1), ..Budget::default() };
+    let mut rig = Rig::started(task);
+    rig.ended(2, ToolResult::ok(""));
+    assert!(rig.state.data().held.is_some(), "{}", rig.told());
+    rig.command(to("x"));
+    rig.command(Command::Raise(Budget { max_turns: Some(9), ..Budget::default() }));
+    rig.attach(false);
+    restored(&mut rig, undo());
+    assert!(rig.told().contains("skipped"), "{}", rig.told());
+    assert!(!rig.told().contains("run_tool#"), "{}", rig.told());
+}

@@ -479,7 +479,7 @@ fn depth_is_followed_so_far_and_no_further() {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 2 * proptest::prelude::ProptestConfig::default().cases, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn any_text_is_read(text in ".{0,200}") {

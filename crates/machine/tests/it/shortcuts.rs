@@ -141,7 +141,7 @@ fn run(commands: &[u8], answers: &[Answer]) -> Vec<(u64, Decide, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
 
     #[test]
     fn a_shortcut_only_denies_what_would_be_asked_is_never_self_learned_and_expires(

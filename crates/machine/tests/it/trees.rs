@@ -271,7 +271,7 @@ fn ends_in_an_honest_world(state: &mut State, mut now: i64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4 * ProptestConfig::default().cases, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn the_laws_hold_for_any_tree_of_drivers(

@@ -281,7 +281,7 @@ const WORDS: [&str; 44] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_scripts_never_panic(words in prop::collection::vec(prop::sample::select(&WORDS[..]), 0..40), raw in ".{0,60}") {

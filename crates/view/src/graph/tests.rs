@@ -204,7 +204,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_node_and_edge_is_drawn_once_and_no_text_becomes_syntax(outline in any_outline()) {

@@ -263,7 +263,7 @@ fn requests_that_do_not_fit_are_refused_with_a_reason() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
     fn no_bytes_of_an_editor_break_it(pieces in proptest::collection::vec(any::<Vec<u8>>(), 0..8), at in any::<usize>()) {

@@ -391,7 +391,7 @@ fn strange_line() -> impl Strategy<Value = (Vec<u8>, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(ProptestConfig::default().cases / 3) })]
 
     #[test]
     fn any_cuts_come_to_the_same(which in any::<prop::sample::Index>(), sizes in prop::collection::vec(1usize..3000, 1..12)) {

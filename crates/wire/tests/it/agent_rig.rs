@@ -207,7 +207,7 @@ pub(crate) fn holds_among(
 macro_rules! codec_laws {
     ($captures:expr, $codec:expr, $unknown:expr) => {
         proptest! {
-            #![proptest_config(ProptestConfig::with_cases(50))]
+            #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
 
             #[test]
             fn any_cut_gives_the_same(

@@ -396,7 +396,7 @@ fn frames_around() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(8 * ProptestConfig::default().cases))]
 
     #[test]
     fn the_beginning_and_the_end_are_read_as_the_parser_reads_them(frame in frames_around()) {

@@ -464,7 +464,7 @@ fn an_interruption_in_every_phase_leaves_a_history_that_every_provider_accepts()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 2_000, ..ProptestConfig::default() })]
 
     #[test]
     fn any_course_of_a_task_leaves_a_history_that_every_provider_accepts(

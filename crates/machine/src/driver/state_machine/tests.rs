@@ -293,7 +293,7 @@ fn a_saved_place_that_does_not_exist_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
     #[test]
     fn any_machine_ends_and_survives_reloads(
         ways in prop::collection::vec(prop::collection::vec((0..6usize, 0..4usize, 0..5u64), 0..4), 1..5),

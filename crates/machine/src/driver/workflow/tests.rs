@@ -327,7 +327,7 @@ pub(crate) fn ends_and_survives_reloads(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
     #[test]
     fn any_workflow_ends_and_survives_reloads(
         answers in prop::collection::vec((0..5usize, 0..6usize, 0..4u64), 1..6),

@@ -477,7 +477,7 @@ fn hostile_files_stay_in_their_folder_and_end() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 2, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_page_comes_out_as_a_prompt_that_says_the_same(body in "[a-z\"'\\\\{}%#$0-9 \n\t!`@./é\u{7f}\u{1b}-]{1,80}") {

@@ -301,7 +301,7 @@ fn content() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_diff_and_git_print_applies_to_the_exact_bytes(old in content(), new in content(), context in 0u8..4) {

@@ -83,7 +83,7 @@ fn any_script() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     /// The law of the stream: whoever folds what was told live has what is in the journal.
     #[test]

@@ -253,7 +253,7 @@ fn any_row(depth: u32) -> BoxedStrategy<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 5))]
     #[test]
     fn any_tree_of_steps_ends_and_survives_reloads(
         row in any_row(2),
