@@ -26,7 +26,7 @@ simulate seeds="10000":
 
 # The laws on other cases than the tests', and on more of them.
 laws times="10":
-    PROPTEST_CASES=$((256 * {{times}})) cargo test -p machine -p wire -p view
+    PROPTEST_CASES=$((256 * {{times}})) PROPTEST_MAX_GLOBAL_REJECTS=1000000 cargo test -p machine -p wire -p view
 
 # The tests as on a machine that is far too busy.
 unsteady *packages:
