@@ -378,6 +378,16 @@ pub fn told(message: &str) -> String {
     out
 }
 
+/// What an answer says in which no error can be read. A page made for people says nothing in its source, so it is named.
+pub fn words_of(status: u16, body: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&body[..body.len().min(2000)]);
+    match start.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}') {
+        "" | "null" | "{}" | "[]" => format!("HTTP {status}"),
+        page if page.starts_with('<') => format!("HTTP {status}: a web page instead of an answer"),
+        text => text.to_owned(),
+    }
+}
+
 /// The kind that a status alone tells, where the body tells nothing.
 pub fn kind_of_status(status: u16) -> ErrorKind {
     match status {

@@ -3,7 +3,9 @@
 use wire::model::error::{
     duration, http_date, reset_after, retry_after, says_overflow, told, try_again_in,
 };
+use wire::model::google_generate::GoogleGenerate;
 use wire::model::openai_chat::OpenAiChat;
+use wire::model::openai_responses::OpenAiResponses;
 use wire::model::{Dialect, ErrorKind, Retry, anthropic_messages::AnthropicMessages};
 
 fn headers(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -208,4 +210,38 @@ fn bodies_that_are_no_json_go_by_status() {
     assert_eq!(kind(200), ErrorKind::Malformed);
     let should_not = headers(&[("x-should-retry", "false"), ("retry-after", "1")]);
     assert_eq!(AnthropicMessages.failure(429, &should_not, b"").retry, Retry::Never);
+}
+
+fn dialects() -> [Box<dyn Dialect>; 4] {
+    [
+        Box::new(AnthropicMessages),
+        Box::new(GoogleGenerate),
+        Box::new(OpenAiChat::default()),
+        Box::new(OpenAiResponses),
+    ]
+}
+
+#[test]
+fn a_body_without_an_error_is_told_in_the_same_words_in_every_dialect() {
+    for dialect in dialects() {
+        let told = |status, body: &str| dialect.failure(status, &[], body.as_bytes()).message;
+        for body in [
+            "<html><head><title>502 Bad Gateway</title></head></html>",
+            "\n  <!DOCTYPE html>\n<p>Blocked</p>",
+            "\u{feff}<!doctype html><p>Blocked</p>",
+        ] {
+            let page = "HTTP 502: a web page instead of an answer";
+            assert_eq!(told(502, body), page, "{}", dialect.name());
+        }
+        let page = "HTTP 200: a web page instead of an answer";
+        assert_eq!(told(200, "<html>Please log in</html>"), page, "{}", dialect.name());
+        assert_eq!(told(502, " upstream is gone\n"), "upstream is gone", "{}", dialect.name());
+        for nothing in ["", " \n", "null", "{}", "[]"] {
+            assert_eq!(told(503, nothing), "HTTP 503", "{}: {nothing:?}", dialect.name());
+        }
+        let other = told(503, r#"{"reason":"a standby"}"#);
+        assert!(other.contains("a standby"), "{}: {other}", dialect.name());
+    }
+    let bare = AnthropicMessages.failure(529, &[], br#"{"error":{"type":"overloaded_error"}}"#);
+    assert_eq!(bare.message, "overloaded_error");
 }

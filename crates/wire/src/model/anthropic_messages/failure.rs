@@ -12,9 +12,7 @@ pub(super) fn of_answer(status: u16, headers: &[(String, String)], body: &[u8]) 
     let json: Value = serde_json::from_slice(body).unwrap_or_default();
     let (name, message) = told(&json["error"]);
     if message.is_empty() && name.is_empty() {
-        let start = String::from_utf8_lossy(&body[..body.len().min(400)]);
-        let message = format!("status {status} with a body that says nothing known: {start}");
-        let kind = error::kind_of_status(status);
+        let (kind, message) = (error::kind_of_status(status), error::words_of(status, body));
         return ModelError::of_answer(kind, &message, status, headers);
     }
     let kind = if status >= 500 && name != "overloaded_error" {
@@ -22,6 +20,7 @@ pub(super) fn of_answer(status: u16, headers: &[(String, String)], body: &[u8]) 
     } else {
         kind(name, message).unwrap_or_else(|| error::kind_of_status(status))
     };
+    let message = if message.is_empty() { name } else { message };
     let mut failure = ModelError::of_answer(kind, message, status, headers).wait_for_reset(headers);
     let id = json["request_id"].as_str().map(str::to_owned);
     failure.request_id = failure.request_id.or(id);

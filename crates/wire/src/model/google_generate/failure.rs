@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::model::error::{duration, kind_of_status, says_overflow, told};
+use crate::model::error::{duration, kind_of_status, says_overflow, told, words_of};
 use crate::model::{ErrorKind, ModelError};
 
 /// Reads an answer that is no stream.
@@ -19,12 +19,7 @@ pub(super) fn read(status: u16, headers: &[(String, String)], body: &[u8]) -> Mo
             let (kind, message) = classify(status, error);
             of_answer(kind, &message).wait(delay(error))
         }
-        None => {
-            let text = String::from_utf8_lossy(&body[..body.len().min(2000)]);
-            let text = text.trim();
-            let message = if text.is_empty() { "the answer is empty" } else { text };
-            of_answer(kind_of_status(status), message)
-        }
+        None => of_answer(kind_of_status(status), &words_of(status, body)),
     }
 }
 

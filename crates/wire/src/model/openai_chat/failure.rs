@@ -87,14 +87,8 @@ pub(in crate::model) fn read(status: u16, headers: &[(String, String)], body: &[
         (None, _) => error::kind_of_status(status),
     };
     let resets = problem.as_ref().and_then(|problem| problem.resets);
-    let said = match problem {
-        Some(problem) => problem.message,
-        None => plain(body),
-    };
-    let message = match kind {
-        _ if said.is_empty() => format!("HTTP {status}"),
-        _ => said,
-    };
+    let said = problem.map(|problem| problem.message).filter(|said| !said.is_empty());
+    let message = said.unwrap_or_else(|| error::words_of(status, body));
     let wait = error::try_again_in(&message);
     let mut failure =
         ModelError::of_answer(kind, &message, status, headers).wait(wait).wait_for_reset(headers);
@@ -113,15 +107,6 @@ pub(in crate::model) fn in_stream(value: &Value) -> ModelError {
         told => told,
     };
     ModelError::new(problem.kind(None), error::told(message)).wait(error::try_again_in(message))
-}
-
-/// The words of a body that is no JSON. A page made for people says nothing in its source.
-fn plain(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(2000)]);
-    match text.trim_start() {
-        page if page.starts_with('<') => String::from("a web page instead of an answer"),
-        text => text.trim_end().to_owned(),
-    }
 }
 
 /// An error in any of the shapes that servers give it.

@@ -117,7 +117,8 @@ fn bodies_that_are_no_errors_leave_it_to_the_status() {
         "overloaded",
         Retry::Backoff,
     );
-    assert_eq!(failure(502, &[], "<html>x</html>").message, "a web page instead of an answer");
+    let page = failure(502, &[], "<html>x</html>").message;
+    assert_eq!(page, "HTTP 502: a web page instead of an answer");
     assert_eq!(failure(503, &[], "").message, "HTTP 503");
     assert_eq!(failure(500, &[], "\u{1b}[31mno\n").message, "[31mno");
 }
