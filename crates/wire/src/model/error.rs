@@ -406,6 +406,19 @@ pub fn kind_of_status(status: u16) -> ErrorKind {
     }
 }
 
+/// The kind of an answer whose body says that it is of this one. A key that is refused is refused whatever word the
+/// body has for it: the words for a wrong request and for a failure are used for everything, and behind a gateway they are
+/// another vendor's. What says more than the status (no money, a filter, too many requests) counts.
+pub fn kind_of_answer(status: u16, said: ErrorKind) -> ErrorKind {
+    match (kind_of_status(status), said) {
+        (
+            ErrorKind::Auth,
+            ErrorKind::Client | ErrorKind::Config | ErrorKind::Server | ErrorKind::Malformed,
+        ) => ErrorKind::Auth,
+        (_, said) => said,
+    }
+}
+
 /// Seconds since 1970 of a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub fn http_date(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] =

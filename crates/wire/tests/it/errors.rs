@@ -245,3 +245,56 @@ fn a_body_without_an_error_is_told_in_the_same_words_in_every_dialect() {
     let bare = AnthropicMessages.failure(529, &[], br#"{"error":{"type":"overloaded_error"}}"#);
     assert_eq!(bare.message, "overloaded_error");
 }
+
+#[test]
+fn a_key_that_is_refused_is_so_whatever_the_body_is() {
+    let error = |rest: &str| format!(r#"{{"error":{{"message":"no such key"{rest}}}}}"#);
+    let bodies = [
+        String::new(),
+        "<html>log in</html>".to_owned(),
+        "Unauthorized".to_owned(),
+        r#"{"detail":"Unauthorized"}"#.to_owned(),
+        r#"{"error":"invalid_request_error"}"#.to_owned(),
+        error(""),
+        error(r#","type":"invalid_request_error","code":null"#),
+        error(r#","type":"not_found_error""#),
+        error(r#","type":"api_error""#),
+        error(r#","code":401,"status":"INVALID_ARGUMENT""#),
+        error(r#","code":401,"status":"INTERNAL""#),
+    ];
+    for dialect in dialects() {
+        for status in [401, 403] {
+            for body in &bodies {
+                let failure = dialect.failure(status, &[], body.as_bytes());
+                let told = format!("{} {status} {body}: {failure}", dialect.name());
+                assert_eq!(
+                    (failure.kind, failure.retry),
+                    (ErrorKind::Auth, Retry::Never),
+                    "{told}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_that_is_not_about_the_key_keeps_its_own_kind() {
+    let failure = |dialect: &dyn Dialect, status, kind: &str, message: &str| {
+        let body =
+            format!(r#"{{"error":{{"type":"{kind}","status":"{kind}","message":"{message}"}}}}"#);
+        dialect.failure(status, &[], body.as_bytes()).kind
+    };
+    let claude = |kind, message| failure(&AnthropicMessages, 403, kind, message);
+    assert_eq!(claude("invalid_request_error", "Your credit balance is too low"), ErrorKind::Quota);
+    assert_eq!(claude("overloaded_error", "x"), ErrorKind::Overloaded);
+    assert_eq!(
+        claude("invalid_request_error", "Output blocked by content filtering policy"),
+        ErrorKind::ContentFilter
+    );
+    let google = |kind, message| failure(&GoogleGenerate, 403, kind, message);
+    assert_eq!(google("RESOURCE_EXHAUSTED", "spending cap"), ErrorKind::Quota);
+    assert_eq!(google("UNAVAILABLE", "x"), ErrorKind::Overloaded);
+    let openai = |kind, message| failure(&OpenAiChat::default(), 403, kind, message);
+    assert_eq!(openai("insufficient_quota", "x"), ErrorKind::Quota);
+    assert_eq!(openai("content_filter", "x"), ErrorKind::ContentFilter);
+}

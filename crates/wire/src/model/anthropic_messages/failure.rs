@@ -18,7 +18,8 @@ pub(super) fn of_answer(status: u16, headers: &[(String, String)], body: &[u8]) 
     let kind = if status >= 500 && name != "overloaded_error" {
         error::kind_of_status(status)
     } else {
-        kind(name, message).unwrap_or_else(|| error::kind_of_status(status))
+        let said = kind(name, message).unwrap_or_else(|| error::kind_of_status(status));
+        error::kind_of_answer(status, said)
     };
     let message = if message.is_empty() { name } else { message };
     let mut failure = ModelError::of_answer(kind, message, status, headers).wait_for_reset(headers);

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::model::error::{duration, kind_of_status, says_overflow, told, words_of};
+use crate::model::error::{
+    duration, kind_of_answer, kind_of_status, says_overflow, told, words_of,
+};
 use crate::model::{ErrorKind, ModelError};
 
 /// Reads an answer that is no stream.
@@ -16,8 +18,8 @@ pub(super) fn read(status: u16, headers: &[(String, String)], body: &[u8]) -> Mo
     let whole = if let Value::Array(list) = &parsed { list.first() } else { Some(&parsed) };
     match whole.and_then(|whole| whole.get("error")).filter(|error| !error.is_null()) {
         Some(error) => {
-            let (kind, message) = classify(status, error);
-            of_answer(kind, &message).wait(delay(error))
+            let (said, message) = classify(status, error);
+            of_answer(kind_of_answer(status, said), &message).wait(delay(error))
         }
         None => of_answer(kind_of_status(status), &words_of(status, body)),
     }
