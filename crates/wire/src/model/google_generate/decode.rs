@@ -29,11 +29,13 @@ pub(super) struct Decoder {
     has_calls: bool,
     open: Option<(Kind, usize)>,
     next: usize,
+    /// Each as it was last told: every chunk tells of the whole answer so far, and may leave some out.
+    counters: Counters,
     usage: Usage,
 }
 
 /// The counters of a chunk.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
 struct Counters {
     #[serde(rename = "promptTokenCount")]
     prompt: Option<u64>,
@@ -325,18 +327,28 @@ impl Decoder {
 
     /// Takes the counters that are there; false if they tell nothing new.
     fn count(&mut self, counters: &Counters) -> bool {
-        let Counters { prompt, cached, tools, said, thoughts } = *counters;
+        let last = self.counters;
+        self.counters = Counters {
+            prompt: counters.prompt.or(last.prompt),
+            cached: counters.cached.or(last.cached),
+            tools: counters.tools.or(last.tools),
+            said: counters.said.or(last.said),
+            thoughts: counters.thoughts.or(last.thoughts),
+        };
+        let Counters { prompt, cached, tools, said, thoughts } = self.counters;
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (None, None) => None,
             _ => Some(one.unwrap_or(0).saturating_add(other.unwrap_or(0))),
         };
         let before = self.usage;
-        // What a server-side tool put into the context is input, and not part of the prompt's count.
-        let input = sum(prompt, tools).map(|all| all.saturating_sub(cached.unwrap_or(0)));
-        self.usage.input = input.or(before.input);
-        self.usage.output = sum(said, thoughts).or(before.output);
-        self.usage.thinking = thoughts.or(before.thinking);
-        self.usage.cache_read = cached.or(before.cache_read);
+        self.usage = Usage {
+            // What a server-side tool put into the context is input, and not part of the prompt's count.
+            input: sum(prompt, tools).map(|all| all.saturating_sub(cached.unwrap_or(0))),
+            output: sum(said, thoughts),
+            thinking: thoughts,
+            cache_read: cached,
+            ..Usage::default()
+        };
         self.usage != before
     }
 

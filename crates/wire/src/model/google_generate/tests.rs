@@ -731,6 +731,42 @@ fn counters_that_are_no_counters_are_ignored() {
     assert_eq!(events[2], delta);
 }
 
+#[test]
+fn a_counter_that_a_chunk_leaves_out_stays_as_it_was_last_told() {
+    let counted = |counters: Value| {
+        let mut chunk = chunk(json!([{"text": "a"}]), None);
+        chunk["usageMetadata"] = counters;
+        chunk
+    };
+    let all = json!({"promptTokenCount": 100, "cachedContentTokenCount": 40,
+        "toolUsePromptTokenCount": 7, "candidatesTokenCount": 2, "thoughtsTokenCount": 30});
+    let usage = |chunks: &[Value]| {
+        let (events, ..) = decode(chunks);
+        let told = events.iter().rev().find_map(|event| match event {
+            StreamEvent::MessageDelta { usage, .. } => Some(*usage),
+            _ => None,
+        });
+        told.unwrap()
+    };
+    let expected = |output| Usage {
+        input: Some(67),
+        output: Some(output),
+        thinking: Some(30),
+        cache_read: Some(40),
+        ..Usage::default()
+    };
+    let last = json!({"promptTokenCount": 100, "candidatesTokenCount": 5});
+    let chunks = [counted(all.clone()), counted(last)];
+    assert_eq!(usage(&chunks), expected(35), "what was cached is not input once more");
+    // In whatever order, and in as many pieces, they come.
+    let pieces = all.as_object().unwrap();
+    let mut chunks: Vec<Value> =
+        pieces.iter().map(|(key, count)| counted(json!({ key: count }))).collect();
+    assert_eq!(usage(&chunks), expected(32));
+    chunks.reverse();
+    assert_eq!(usage(&chunks), expected(32));
+}
+
 fn failed(status: u16, headers: &[(&str, &str)], body: &str) -> ModelError {
     let headers: Vec<(String, String)> =
         headers.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
