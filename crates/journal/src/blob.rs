@@ -1,7 +1,8 @@
 //! Data too large for a record, in files named by the SHA-256 of their content.
 //!
 //! A blob is on disk, file and folder entry, before `put` returns, so a record written afterwards never
-//! names a blob that a power cut can take away. Blobs are never changed and never deleted here.
+//! names a blob that a power cut can take away. Blobs are never changed and never deleted here; what a process that died
+//! had begun to store is no blob yet.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,6 +14,9 @@ use ring::digest::{Context, SHA256};
 
 use crate::chain::{hex, sha256};
 use crate::{Damage, DamageKind, JournalError};
+
+/// What a blob is called that is not whole yet, before the number of its process and its own.
+const UNFINISHED: &str = "new-";
 
 /// The blobs of one journal.
 #[derive(Debug, Clone)]
@@ -97,6 +101,19 @@ impl Blobs {
         damages
     }
 
+    /// Removes what other processes had begun to store. Whoever calls knows that there are none: what is still being written
+    /// looks the same.
+    pub(crate) fn clear_unfinished(&self) {
+        let own = format!("{UNFINISHED}{}-", std::process::id());
+        let is_left = |name: &str| name.starts_with(UNFINISHED) && !name.starts_with(&own);
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_left) {
+                // One that stays is in nobody's way, and the next start tries again.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
     fn path(&self, hash: &str) -> PathBuf {
         self.folder.join(&hash[..2]).join(&hash[2..])
     }
@@ -105,7 +122,7 @@ impl Blobs {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         make_folder(&self.folder)?;
         let temporary = self.folder.join(format!(
-            "new-{}-{}",
+            "{UNFINISHED}{}-{}",
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         ));

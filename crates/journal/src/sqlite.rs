@@ -85,6 +85,10 @@ impl SqliteJournal {
                 Witness::create(&tips, Header { owner: 0, remade: !blank })?
             }
         };
+        if witness.seize().is_ok() {
+            // Nobody else has the journal, and nobody opens it while this process has the turn: so nobody is storing anything.
+            Blobs::new(folder.join(BLOBS)).clear_unfinished();
+        }
         witness.share()?;
         if blank {
             check_new(folder, &witness)?;

@@ -322,3 +322,28 @@ fn a_blob_that_records_name_and_that_is_gone_is_missed() {
         assert_eq!(SqliteJournal::rebuild(folder.path()).unwrap().records, 2);
     }
 }
+
+#[test]
+fn what_was_being_stored_when_its_process_died_is_gone_after_the_next_start() {
+    let folder = scratch();
+    let journal = open(folder.path());
+    let hash = journal.blobs().put(b"whole").unwrap();
+    let blobs = folder.path().join("blobs");
+    // More than any process has for its number, and this one's own.
+    let (dead, own) = (blobs.join("new-4194305-0"), format!("new-{}-99", std::process::id()));
+    let own = blobs.join(own);
+    for file in [&dead, &own] {
+        fs::write(file, "the beginning of").unwrap();
+    }
+    drop(open(folder.path()));
+    assert!(dead.exists(), "somebody else has the journal, and may be storing it");
+    drop(SqliteJournal::read(folder.path()).unwrap());
+    drop(journal);
+    drop(SqliteJournal::read(folder.path()).unwrap());
+    assert!(dead.exists(), "whoever only reads changes nothing");
+    let journal = open(folder.path());
+    assert!(!dead.exists(), "nobody else has the journal");
+    assert!(own.exists(), "another thread may be storing it");
+    assert_eq!(journal.blobs().get(&hash).unwrap(), b"whole");
+    sound(&journal);
+}
