@@ -27,6 +27,12 @@ const SIGNATURE: usize = 240;
 /// How much of the text of one is looked at, in bytes.
 const SIGNATURE_TEXT: usize = 4000;
 
+/// Expressions of JavaScript that are functions.
+const FUNCTIONS: &[&str] = &["arrow_function", "function_expression", "generator_function"];
+/// What an object of JavaScript holds them as, or in.
+const METHODS: &[&str] =
+    &["method_definition", "arrow_function", "function_expression", "generator_function"];
+
 /// What one language looks like. All that differs between languages is in these tables.
 pub(super) struct Language {
     /// For a person.
@@ -84,6 +90,9 @@ enum Only {
     Constants,
     /// Variables that hold a function or a class, or that are exported.
     Definitions,
+    /// Assignments of JavaScript that define something: a function, a class or an object with functions, or anything that
+    /// is exported under a name it does not have yet.
+    Assigned,
 }
 
 const fn leaf(kind: &'static str, name: &'static str, cut: &'static [&'static str]) -> Rule {
@@ -281,10 +290,32 @@ impl Walk<'_> {
             Only::Definitions => {
                 let value = node.child_by_field_name("value").map_or("", |value| value.kind());
                 wrapper.is_some_and(|around| around.kind() == "export_statement")
-                    || matches!(value, "arrow_function" | "function_expression" | "class")
+                    || FUNCTIONS.contains(&value)
+                    || value == "class"
             }
+            Only::Assigned => self.is_assigned(node)?,
         };
         counts.then_some(rule)
+    }
+
+    /// Whether an assignment defines what stands on its left; none if that is no name.
+    fn is_assigned(&self, node: &Node<'_>) -> Option<bool> {
+        let (left, value) = (node.child_by_field_name("left")?, node.child_by_field_name("right")?);
+        let name = self.word(&left);
+        let in_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '$' | '#');
+        if !name.chars().all(in_name) {
+            return None;
+        }
+        let is_exported = name == "module.exports"
+            || ["exports.", "module.exports."].iter().any(|start| name.starts_with(start));
+        Some(match value.kind() {
+            "class" => true,
+            kind if FUNCTIONS.contains(&kind) => true,
+            // The same thing under another name, or one that gets its value later.
+            "identifier" | "assignment_expression" | "unary_expression" => false,
+            "object" => is_exported || part(value, METHODS, 2).is_some(),
+            _ => is_exported,
+        })
     }
 
     /// Notes an item; true if the cursor should look inside it.
@@ -338,6 +369,11 @@ impl Walk<'_> {
         }
         let own = self.word(&name);
         let own = bare(&own);
+        if node.kind() == "assignment_expression" {
+            // What is given to a prototype belongs to the type.
+            let parts = own.split('.').filter(|part| *part != "prototype");
+            return parts.collect::<Vec<_>>().join("::");
+        }
         // A method of Go names its type itself.
         match node.child_by_field_name("receiver").map(|receiver| self.word(&receiver)) {
             None => own,
@@ -351,7 +387,16 @@ impl Walk<'_> {
     }
 
     fn signature(&self, rule: &Rule, node: Node<'_>, from: usize) -> String {
-        let body = part(node, rule.cut, 3);
+        let body = match rule.only {
+            // What stands on the left has fields of the same names.
+            Only::Assigned => node.child_by_field_name("right").and_then(|value| {
+                let is_cut = rule.cut.contains(&value.kind());
+                value.child_by_field_name("body").or(is_cut.then_some(value))
+            }),
+            Only::All | Only::With(_) | Only::Constants | Only::Definitions => {
+                part(node, rule.cut, 3)
+            }
+        };
         let to = body.map_or(node.end_byte(), |body| body.start_byte());
         let mut text = self.line(from..to);
         if let Some(body) = body

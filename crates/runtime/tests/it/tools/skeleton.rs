@@ -95,6 +95,7 @@ fn the_skeleton_of_go() {
     19  type Kind int
     22  type Parser[T any] struct
     27  Visitor interface
+    28    Visit(token string) error
     30  Names = []string
     34  func New[T any](text string) *Parser[T]
     39  func (p *Parser[T]) Push(token string, with func(string) bool) (int, error)
@@ -181,6 +182,7 @@ fn the_skeleton_of_typescript() {
      6  const helper = (a: number): number =>
      7  export type Token
      8  export interface Visitor<T>
+     9    visit(token: Token): T
     11  export enum Kind
     12  enum Hidden
     16  export class Parser<T extends Token> implements Visitor<T>
@@ -211,6 +213,104 @@ fn the_skeleton_of_javascript() {
     7  var old = function (a, b)
     8  function plain()
     "##);
+}
+
+#[test]
+fn what_an_interface_asks_for_is_in_its_skeleton() {
+    let folder = folder();
+    let go = "package a\n\ntype Store interface {\n\tReader\n\t// Put keeps.\n\tPut(key string, value []byte) (int, error)\n\
+              \tClose()\n\t~int | ~string\n}\n\ntype Box struct {\n\tinner interface{ Hidden() }\n}\n";
+    std::fs::write(folder.path().join("a.go"), go).unwrap();
+    let ts = "export interface Store extends Reader {\n  name: string;\n  /** Keeps. */\n  put(key: string): Promise<void>;\n\
+              \x20 onEnd?: (error: Error) => void;\n  (call: number): string;\n  options: { deep(): void };\n}\n";
+    std::fs::write(folder.path().join("a.ts"), ts).unwrap();
+    let text = |path: &str| run(folder.path(), "skeleton", json!({ "path": path })).text;
+    insta::assert_snapshot!(text("a.go"), @r##"
+    a.go
+     3  type Store interface
+     6    Put(key string, value []byte) (int, error)
+     7    Close()
+    11  type Box struct
+    "##);
+    insta::assert_snapshot!(text("a.ts"), @r##"
+    a.ts
+    1  export interface Store extends Reader
+    4    put(key: string): Promise<void>
+    5    onEnd?: (error: Error) => void
+    "##);
+    let view = |symbol: &str| run(folder.path(), "view", json!({ "symbol": symbol })).text;
+    assert!(view("Store.Put").starts_with("a.go:5-6  Store.Put\n\t// Put keeps.\n"));
+    assert!(view("Store.put").starts_with("a.ts:3-4  Store.put\n  /** Keeps. */\n"));
+}
+
+/// JavaScript from before modules.
+const ASSIGNED: &str = r#""use strict";
+const { join } = require("path");
+
+/** Reads. */
+exports.parse = function (text, options) {
+  exports.hidden = function () {};
+  return text;
+};
+exports.walk = function* walk(tree) {};
+exports.twice = (n) => n * 2;
+exports.MOST = 10;
+exports.join = join;
+
+function Parser(text) { this.text = text; }
+// Takes one.
+Parser.prototype.push = async function (token) { return token; };
+Parser.of = function (text) { return new Parser(text); };
+Parser.cache = {};
+Parser["odd"] = function () {};
+Parser.prototype.inner = {
+  deep() {},
+};
+total = total + 1;
+
+exports = module.exports = class Reader extends Parser {
+  read() {}
+};
+module.exports.Parser = Parser;
+module.exports = {
+  // Opens.
+  open(path) {},
+  close: function (path) {},
+  get size() { return 0; },
+  most: 10,
+  Parser,
+};
+"#;
+
+#[test]
+fn what_is_assigned_to_a_name_with_dots_is_in_the_skeleton() {
+    let folder = folder();
+    std::fs::write(folder.path().join("old.js"), ASSIGNED).unwrap();
+    let run = |tool: &str, input: Value| run(folder.path(), tool, input).text;
+    insta::assert_snapshot!(run("skeleton", json!({ "path": "old.js" })), @r##"
+    old.js
+     5  exports.parse = function (text, options)
+     9  exports.walk = function* walk(tree)
+    10  exports.twice = (n) =>
+    11  exports.MOST = 10
+    14  function Parser(text)
+    16  Parser.prototype.push = async function (token)
+    17  Parser.of = function (text)
+    20  Parser.prototype.inner
+    21    deep()
+    25  exports = module.exports = class Reader extends Parser
+    26    read()
+    29  module.exports
+    31    open(path)
+    32    close: function (path)
+    33    get size()
+    "##);
+    let view = |symbol: &str| run("view", json!({ "symbol": symbol }));
+    let expected =
+        "old.js:15-16  Parser.push\n// Takes one.\nParser.prototype.push = async function";
+    assert!(view("Parser.push").starts_with(expected), "{}", view("Parser.push"));
+    assert!(view("exports.parse").starts_with("old.js:4-8  exports.parse\n/** Reads. */\n"));
+    assert!(view("close").contains("module.exports.close\n"), "{}", view("close"));
 }
 
 #[test]
