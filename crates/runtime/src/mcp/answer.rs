@@ -2,7 +2,7 @@
 
 use machine::server::clean;
 use machine::tool::{Status, ToolResult};
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
 
 use crate::tool::{ToolServices, shown_text};
@@ -64,7 +64,30 @@ fn shown(block: &ContentBlock) -> String {
             }
             _ => "[a resource of a kind that is not known]".to_owned(),
         },
-        ContentBlock::ResourceLink(link) => format!("[a link to the resource {}]", link.uri),
+        ContentBlock::ResourceLink(link) => linked(link),
         _ => "[something of a kind that is not known]".to_owned(),
+    }
+}
+
+/// A resource that a server names and does not send: what it says of it, so that one can choose whether to ask for it.
+fn linked(link: &Resource) -> String {
+    let size = link.size.map(|bytes| format!("{bytes} bytes"));
+    // A server that has no other name for it says the address again.
+    let name = Some(&link.name).filter(|name| **name != link.uri);
+    let said = [name, link.title.as_ref(), link.mime_type.as_ref(), size.as_ref()];
+    let said: Vec<&str> = said
+        .into_iter()
+        .flatten()
+        .map(|said| said.trim())
+        .filter(|said| !said.is_empty())
+        .collect();
+    let mut text = format!("[a link to the resource {}", link.uri);
+    if !said.is_empty() {
+        text = format!("{text}: {}", said.join(", "));
+    }
+    text.push(']');
+    match link.description.as_deref().map(str::trim) {
+        None | Some("") => text,
+        Some(description) => format!("{text}\n{description}"),
     }
 }

@@ -234,6 +234,19 @@ fn tools_are_found_on_all_pages_and_called() {
 }
 
 #[test]
+fn a_link_to_a_resource_says_what_is_there() {
+    let rig = Rig::with(&[], "");
+    rig.open();
+    assert_eq!(
+        text(&rig.call("links", json!({}))),
+        "[a link to the resource db://notes/7: notes-7, Notes of May, text/markdown, 1200 bytes]\n\
+         What was said,\nby day.\n\
+         [a link to the resource db://notes/8: notes-8]\n\
+         [a link to the resource db://notes/9]"
+    );
+}
+
+#[test]
 fn a_part_of_a_kind_that_nobody_knows_costs_no_other() {
     let modern: &[&str] = &["--modern"];
     for arguments in [&[], modern] {
