@@ -199,6 +199,12 @@ pub trait Decode: Send {
     fn is_held_back(&self) -> bool {
         false
     }
+
+    /// How many searches of the web the provider has counted. It charges for them by the piece, beside the tokens. No request
+    /// that is encoded here lets a model search there; what an agent asks through the gateway may.
+    fn searches(&self) -> u64 {
+        0
+    }
 }
 
 /// A tool's name as all providers take it back. A model may have named one that nobody offered, in a form that

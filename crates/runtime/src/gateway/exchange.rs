@@ -343,7 +343,9 @@ impl Meter {
             began: self.began,
             whole: tap.is_some_and(Tap::is_complete),
         });
-        usage.nanodollars = price::charge(&usage, self.price.as_ref());
+        let fees = tap.map_or(0, Tap::fees);
+        usage.nanodollars =
+            price::charge(&usage, self.price.as_ref()).map(|tokens| tokens.saturating_add(fees));
         let (request, model) = (self.request, std::mem::take(&mut self.model));
         (self.hear)(AgentNews::Passed { request, model, usage });
     }

@@ -503,6 +503,23 @@ fn what_passed_is_priced_and_written_down_without_a_key() {
     assert_eq!(heard, answer.body);
 }
 
+#[test]
+fn searches_that_the_provider_made_for_an_agent_are_charged_by_the_piece() {
+    let answer = r#"{"type":"message","role":"assistant","model":"priced","content":[],"stop_reason":"end_turn","usage":{"input_tokens":100,"output_tokens":20,"server_tool_use":{"web_search_requests":3}}}"#;
+    let server = raw(move |_, mut stream| {
+        let length = answer.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + answer).as_bytes()).unwrap();
+    });
+    let rig = Rig::new(&server, Ok(()));
+    let body = r#"{"model":"priced","max_tokens":9,"messages":[{"role":"user","content":"go"}]}"#;
+    assert_eq!(rig.open().ask("/v1/messages", body).status, 200);
+    // Its tokens, and three searches at ten dollars for a thousand.
+    assert_eq!(rig.passed().nanodollars, Some(140_000 + 30_000_000));
+}
+
 /// Nobody is there.
 const NOWHERE: &str = "http://127.0.0.1:1";
 

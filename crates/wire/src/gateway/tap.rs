@@ -16,6 +16,10 @@ use crate::model::openai_responses::OpenAiResponses;
 /// The longest answer that is kept to be read at its end.
 const MAX_WHOLE: usize = 32 << 20;
 
+/// What Anthropic charges for one search of the web, in billionths of a US dollar: ten dollars for a thousand, whichever the
+/// model. The searches of the others are not counted: the agents that have some are started without.
+const SEARCH: u64 = 10_000_000;
+
 /// A reader of one answer.
 #[derive(Debug)]
 pub struct Tap {
@@ -100,6 +104,11 @@ impl Tap {
     /// What its provider has counted so far.
     pub fn usage(&self) -> Usage {
         self.stream.usage()
+    }
+
+    /// What its provider charges for beside the tokens so far, in billionths of a US dollar.
+    pub fn fees(&self) -> u64 {
+        self.stream.searches().saturating_mul(SEARCH)
     }
 
     /// How many bytes of text came, roughly.

@@ -88,6 +88,27 @@ fn an_answer_in_one_piece_is_counted_in_every_dialect() {
 }
 
 #[test]
+fn searches_of_the_web_are_charged_for_beside_the_tokens() {
+    let searched = |count: u64| {
+        let usage = format!(
+            r#""usage":{{"output_tokens":9,"server_tool_use":{{"web_search_requests":{count}}}}}"#
+        );
+        ANTHROPIC.replace(r#""usage":{"output_tokens":9}"#, &usage)
+    };
+    let fees = |text: &str| {
+        let tap = tapped(Speaks::AnthropicMessages, "text/event-stream", text, 64);
+        assert_eq!(counts(tap.usage()), (7, 5, 9), "{text}");
+        tap.fees()
+    };
+    assert_eq!(fees(ANTHROPIC), 0);
+    assert_eq!(fees(&searched(0)), 0);
+    assert_eq!(fees(&searched(2)), 20_000_000);
+    let whole = r#"{"type":"message","model":"x","content":[],"usage":{"input_tokens":7,"output_tokens":9,"server_tool_use":{"web_search_requests":2}}}"#;
+    let tap = tapped(Speaks::AnthropicMessages, "application/json", whole, 10);
+    assert_eq!(tap.fees(), 20_000_000);
+}
+
+#[test]
 fn a_stream_that_is_cut_is_not_complete_and_says_how_much_came() {
     let cut = &ANTHROPIC[..ANTHROPIC.find("event: message_delta").unwrap()];
     let tap = tapped(Speaks::AnthropicMessages, "text/event-stream", cut, 64);

@@ -93,6 +93,11 @@ impl Stream {
         self.assembler.usage
     }
 
+    /// The searches that its provider has counted so far (see [`Decode::searches`]).
+    pub fn searches(&self) -> u64 {
+        self.decoder.searches()
+    }
+
     /// The answer, now that nothing more comes.
     pub fn finish(self) -> Answer {
         self.close(&mut Vec::new())

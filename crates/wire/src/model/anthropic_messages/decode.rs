@@ -18,6 +18,7 @@ pub(super) struct Decoder {
     /// By index; `None` once it is complete.
     blocks: BTreeMap<usize, Option<Open>>,
     cache_write_long: Option<u64>,
+    searches: u64,
 }
 
 /// A block that is still growing.
@@ -96,6 +97,7 @@ impl Decode for Decoder {
             "message_start" => {
                 let message = &data["message"];
                 let text = |key: &str| message[key].as_str().unwrap_or_default().to_owned();
+                self.count_searches(&message["usage"]);
                 self.start(text("id"), text("model"), counts(&message["usage"]), out)?;
             }
             "content_block_start" => {
@@ -108,6 +110,7 @@ impl Decode for Decoder {
                 if data["delta"]["stop_reason"] == "refusal" {
                     self.explain(&data["delta"]["stop_details"], out)?;
                 }
+                self.count_searches(&data["usage"]);
                 self.count(counts(&data["usage"]), data["delta"]["stop_reason"].as_str(), out)?;
             }
             "message_stop" => self.stop(out)?,
@@ -120,6 +123,10 @@ impl Decode for Decoder {
 
     fn is_complete(&self) -> bool {
         self.ended
+    }
+
+    fn searches(&self) -> u64 {
+        self.searches
     }
 
     /// The parameters of a call come once they are whole, and thinking that is not shown does not come at all.
@@ -395,6 +402,11 @@ impl Decoder {
 
     fn must_have_begun(&self) -> Result<(), ModelError> {
         if self.begun { Ok(()) } else { Err(protocol("the answer has not begun")) }
+    }
+
+    fn count_searches(&mut self, usage: &Value) {
+        let told = usage["server_tool_use"]["web_search_requests"].as_u64();
+        self.searches = told.unwrap_or(self.searches);
     }
 
     /// The counters as they are charged.
