@@ -116,7 +116,7 @@ pub struct TaskRow {
 }
 
 /// Something found wrong in a journal, by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
     /// The task it concerns; `None` if it concerns the whole journal.
     pub task: Option<String>,
@@ -129,7 +129,7 @@ pub struct Damage {
 }
 
 /// The kinds of damage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DamageKind {
     /// The database cannot be read as one.
@@ -151,7 +151,7 @@ pub enum DamageKind {
 }
 
 /// What [`Journal::verify`] found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Tasks looked at.
     pub tasks: u64,

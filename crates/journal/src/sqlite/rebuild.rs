@@ -9,6 +9,7 @@
 //! | `new/journal.db`, `new/tips` | the new journal, until they are in their place |
 //! | `tips` | a copy of the old witness |
 //! | `journal.db`, `-wal`, `-shm` | the old journal, as it is moved out of the way |
+//! | `report.json` | what there is to tell, for whoever asks again after a kill |
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,6 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, Row};
+use serde::{Deserialize, Serialize};
 
 use crate::chain::Chain;
 use crate::sqlite::failure::{self, of_task};
@@ -37,6 +39,9 @@ const REBUILT: &str = "rebuilt";
 
 /// Its own files, in there.
 const NEW: &str = "new";
+
+/// What is told of it, in there.
+const TOLD: &str = "report.json";
 
 /// What old journals are called, before their number.
 const DAMAGED: &str = "damaged";
@@ -72,6 +77,14 @@ pub struct LossNote {
     pub body: Vec<u8>,
 }
 
+/// What a rebuild tells.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    report: Report,
+    /// Of every lost tail its task, how much was kept and how much was lost.
+    lost: Vec<(String, u64, u64)>,
+}
+
 /// Hears of every lost tail, and may have it noted in the task.
 pub(super) type Noting<'a> = &'a mut dyn FnMut(&LostTail<'_>) -> Option<LossNote>;
 
@@ -79,7 +92,29 @@ pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, Journ
     make_private(folder)?;
     // Whoever opens it meanwhile waits.
     let _turn = take_turn(folder)?;
+    // One that was killed had made the new journal, and nobody was told what is in it.
+    let untold = untold(folder);
     finish(folder)?;
+    if let Some(Told { report, lost }) = untold {
+        for (task, kept, lost) in &lost {
+            // It is noted already.
+            let _ = noting(&LostTail { task, kept: *kept, lost: *lost });
+        }
+        return Ok(report);
+    }
+    let report = prepare(folder, noting)?;
+    finish(folder)?;
+    Ok(report)
+}
+
+/// What a rebuild that was broken off had to tell; none if none was, or it cannot be read.
+fn untold(folder: &Path) -> Option<Told> {
+    let text = fs::read(folder.join(REBUILT).join(TOLD)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Makes the new journal, up to the moment from which it counts.
+fn prepare(folder: &Path, noting: Noting<'_>) -> Result<Report, JournalError> {
     let old_witness = Witness::open(&folder.join(TIPS), true)?;
     if let Some(witness) = &old_witness {
         witness.seize()?;
@@ -88,8 +123,16 @@ pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, Journ
     clear_half_made(folder);
     let work = fresh(folder, MAKING)?;
     // There may be no room for the copy, so it is made before anything is moved.
-    let made = make(folder, &work, noting).and_then(|report| {
+    let mut lost = Vec::new();
+    let mut hear = |tail: &LostTail<'_>| {
+        lost.push((tail.task.to_owned(), tail.kept, tail.lost));
+        noting(tail)
+    };
+    let made = make(folder, &work, &mut hear).and_then(|report| {
         copy(&folder.join(TIPS), &work.join(TIPS))?;
+        let told = Told { report, lost };
+        write(&work.join(TOLD), &serde_json::to_vec(&told).unwrap_or_default())?;
+        let report = told.report;
         sync_folder(&work.join(NEW))?;
         sync_folder(&work)?;
         Ok(report)
@@ -100,7 +143,6 @@ pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, Journ
     }
     let report = made?;
     rename(&work, &folder.join(REBUILT))?;
-    finish(folder)?;
     Ok(report)
 }
 
@@ -563,6 +605,13 @@ fn copy(from: &Path, to: &Path) -> Result<(), JournalError> {
     fs::copy(from, to).map(drop).map_err(|error| failure::file(to, &error))
 }
 
+fn write(path: &Path, text: &[u8]) -> Result<(), JournalError> {
+    create_private(path)?;
+    fs::write(path, text)
+        .and_then(|()| File::open(path)?.sync_all())
+        .map_err(|error| failure::file(path, &error))
+}
+
 /// Lasting before whatever follows.
 fn rename(from: &Path, to: &Path) -> Result<(), JournalError> {
     fs::rename(from, to).map_err(|error| failure::file(to, &error))?;
@@ -619,10 +668,7 @@ mod tests {
 
     /// As [`rebuild`], killed after so many steps once the new journal is whole; whether it was.
     fn killed_after(folder: &Path, steps: usize) -> bool {
-        let work = fresh(folder, MAKING).unwrap();
-        make(folder, &work, &mut |_| None).unwrap();
-        copy(&folder.join(TIPS), &work.join(TIPS)).unwrap();
-        rename(&work, &folder.join(REBUILT)).unwrap();
+        prepare(folder, &mut |_| None).unwrap();
         for _ in 0..steps {
             let Some(step) = next_step(folder) else { return false };
             step.take().unwrap();
@@ -661,6 +707,34 @@ mod tests {
                 assert!(steps >= 6, "{steps} steps are no rebuild");
             }
         }
+    }
+
+    #[test]
+    fn a_rebuild_that_was_killed_tells_what_it_found_when_it_is_asked_for_again() {
+        let mut steps = 0;
+        loop {
+            let folder = left(true);
+            let db = Connection::open(folder.path().join(DATABASE)).unwrap();
+            db.execute("delete from record", []).unwrap();
+            drop(db);
+            let was_killed = killed_after(folder.path(), steps);
+            if !was_killed {
+                break;
+            }
+            let mut lost = Vec::new();
+            let report = SqliteJournal::rebuild_noting(folder.path(), &mut |tail| {
+                lost.push((tail.task.to_owned(), tail.kept, tail.lost));
+                None
+            });
+            let damages = report.unwrap().damages;
+            let kinds: Vec<DamageKind> = damages.iter().map(|damage| damage.kind).collect();
+            assert!(kinds.contains(&DamageKind::LostTail), "after {steps} steps: {damages:?}");
+            assert_eq!(lost, [("a".to_owned(), 0, 1)], "after {steps} steps");
+            let aside = |number| folder.path().join(format!("damaged-{number}"));
+            assert!(aside(1).exists() && !aside(2).exists(), "it is not done once more");
+            steps += 1;
+        }
+        assert!(steps >= 4, "{steps} steps are no rebuild");
     }
 
     #[test]
