@@ -99,6 +99,14 @@ impl Editor {
         chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
     }
 
+    /// How far calls were said to be since the last prompt, one after another.
+    pub(crate) fn progress(&self) -> Vec<&str> {
+        let is_call = |kind: &str| matches!(kind, "tool_call" | "tool_call_update");
+        let kind = |update: &Value| update["sessionUpdate"].as_str().is_some_and(is_call);
+        let calls = self.updates.iter().filter(|update| kind(update));
+        calls.map(|update| update["status"].as_str().unwrap_or_default()).collect()
+    }
+
     pub(crate) fn of_kind(&self, kind: &str) -> Vec<&Value> {
         self.updates.iter().filter(|update| update["sessionUpdate"] == kind).collect()
     }
@@ -108,6 +116,7 @@ pub(crate) fn prompt(session: &str, text: &str) -> Value {
     json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] })
 }
 
+/// It closes its end, and drivetrain goes.
 impl Drop for Editor {
     fn drop(&mut self) {
         self.stdin = None;

@@ -25,7 +25,7 @@ fn prompts_are_a_conversation_with_words_calls_and_diffs() {
     let calls = editor.of_kind("tool_call");
     assert_eq!((calls.len(), &calls[0]["kind"]), (1, &json!("edit")));
     let update = editor.of_kind("tool_call_update")[0];
-    assert_eq!(update["status"], "completed");
+    assert_eq!(editor.progress(), ["in_progress", "completed"]);
     let diff = &update["content"][0];
     assert_eq!((&diff["type"], &diff["newText"]), (&json!("diff"), &json!("one\n")));
     assert_eq!(diff["path"], json!(place.folder().join("a.txt")));
@@ -49,8 +49,12 @@ fn what_the_policy_does_not_allow_is_asked_in_the_editor() {
         assert_eq!(editor.asked.len(), 1, "{:?}", editor.updates);
         let call = &editor.of_kind("tool_call")[0]["toolCallId"];
         assert_eq!(editor.asked[0]["toolCall"]["toolCallId"], *call, "it was shown before");
-        let status = if written.is_empty() { "failed" } else { "completed" };
-        assert_eq!(editor.of_kind("tool_call_update")[0]["status"], status);
+        let progress = if written.is_empty() {
+            &["pending", "failed"][..]
+        } else {
+            &["pending", "in_progress", "completed"]
+        };
+        assert_eq!(editor.progress(), progress);
         assert_eq!(place.read("a.txt"), written, "{answer}");
     }
 }

@@ -85,8 +85,9 @@ fn what_an_agent_says_and_asks_reaches_the_editor_and_the_answer_reaches_the_age
         let why = "a check failed: shell: test -e asked.txt\n[exit code 1, expected 0";
         assert_eq!(told.contains(why), !done, "{told}");
         assert_eq!(place.folder().join("asked.txt").exists(), done, "{story}");
-        let status = if done { "completed" } else { "failed" };
-        assert_eq!(editor.of_kind("tool_call_update")[0]["status"], status, "{story}");
+        let progress: &[&str] =
+            if done { &["pending", "in_progress", "completed"] } else { &["pending", "failed"] };
+        assert_eq!(editor.progress(), progress, "{story}");
         // Its one turn is spent when the check has failed.
         assert_eq!(stop(&ended), if done { "end_turn" } else { "max_turn_requests" }, "{story}");
         assert_eq!(place.id(), session);

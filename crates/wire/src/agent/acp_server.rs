@@ -158,7 +158,7 @@ pub enum EditorUpdate {
     Thought(String),
     /// The plan: what is to be done, and how far each part is.
     Plan(Vec<(String, Progress)>),
-    /// A call begins.
+    /// A call that nobody was told of.
     Call {
         /// Its id.
         id: String,
@@ -168,6 +168,13 @@ pub enum EditorUpdate {
         kind: &'static str,
         /// Its parameters.
         input: Value,
+        /// Whether it runs; else somebody is asked first.
+        runs: bool,
+    },
+    /// A call that was asked about runs.
+    CallBegan {
+        /// Its id.
+        id: String,
     },
     /// A call has ended.
     CallEnded {
@@ -524,13 +531,18 @@ fn shown(update: EditorUpdate) -> Value {
             });
             json!({ "sessionUpdate": "plan", "entries": entries.collect::<Vec<_>>() })
         }
-        EditorUpdate::Call { id, title, kind, input } => json!({
+        EditorUpdate::Call { id, title, kind, input, runs } => json!({
             "sessionUpdate": "tool_call",
             "toolCallId": id,
             "title": title,
             "kind": kind,
             "rawInput": input,
-            "status": "pending",
+            "status": if runs { "in_progress" } else { "pending" },
+        }),
+        EditorUpdate::CallBegan { id } => json!({
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": id,
+            "status": "in_progress",
         }),
         EditorUpdate::CallEnded { id, ok, text, diffs } => {
             let mut content: Vec<Value> = diffs.into_iter().map(entry).collect();

@@ -131,8 +131,11 @@ impl Telling {
             EventKind::ApprovalRequested { call, tool, input, reason, hash, .. } => {
                 self.ask(*call, tool, input, reason, *hash)
             }
+            EventKind::ToolStarted { call, .. } if self.shown.contains_key(call) => {
+                vec![Told::Update(EditorUpdate::CallBegan { id: self.name(*call) })]
+            }
             EventKind::ToolStarted { call, tool, label, input, .. } => {
-                self.show(*call, tool, label, input)
+                vec![self.show(*call, title(tool, label, input), tool, input, true)]
             }
             EventKind::ToolEnded { call, result, .. } => {
                 let Some(input) = self.shown.remove(call) else { return Vec::new() };
@@ -200,11 +203,12 @@ impl Telling {
         reason: &str,
         hash: CallHash,
     ) -> Vec<Told> {
-        let mut told = self.show(call, tool, "", input);
-        let title = match reason {
-            "" => title(tool, "", input),
-            reason => format!("{} ({reason})", title(tool, "", input)),
-        };
+        let title = title(tool, "", input);
+        let mut told = Vec::new();
+        if !self.shown.contains_key(&call) {
+            told.push(self.show(call, title.clone(), tool, input, false));
+        }
+        let title = if reason.is_empty() { title } else { format!("{title} ({reason})") };
         let diffs = diffs(input, &self.folder);
         told.push(Told::Ask { call, title, input: Arc::clone(input), diffs, hash });
         told
@@ -223,16 +227,17 @@ impl Telling {
         format!("{}/{call}", self.task)
     }
 
-    fn show(&mut self, call: CallId, tool: &str, label: &str, input: &Arc<Value>) -> Vec<Told> {
-        if self.shown.insert(call, Arc::clone(input)).is_some() {
-            return Vec::new();
-        }
-        vec![Told::Update(EditorUpdate::Call {
-            id: self.name(call),
-            title: title(tool, label, input),
-            kind: kind(tool, input),
-            input: (**input).clone(),
-        })]
+    fn show(
+        &mut self,
+        call: CallId,
+        title: String,
+        tool: &str,
+        input: &Arc<Value>,
+        runs: bool,
+    ) -> Told {
+        self.shown.insert(call, Arc::clone(input));
+        let (kind, input) = (kind(tool, input), (**input).clone());
+        Told::Update(EditorUpdate::Call { id: self.name(call), title, kind, input, runs })
     }
 }
 

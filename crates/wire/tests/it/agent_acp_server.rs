@@ -138,7 +138,8 @@ fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
     ]));
     pair.update(EditorUpdate::Thought("hm".to_owned()));
     let (id, title, input) = ("c".to_owned(), "rm x".to_owned(), json!({ "command": "rm x" }));
-    let call = EditorUpdate::Call { id, title, kind: "execute", input: input.clone() };
+    let input_of = input.clone();
+    let call = EditorUpdate::Call { id, title, kind: "execute", input: input_of, runs: false };
     pair.update(call);
     for (n, may) in [(1, true), (2, false)] {
         pair.serve(EditorOrder::Ask {
