@@ -203,6 +203,11 @@ impl<P: Perform> Supervisor<P> {
         self.hosts.is_empty()
     }
 
+    /// Whether something is under way that should come to its end before its task is let go.
+    pub fn is_in_the_middle(&self) -> bool {
+        self.hosts.iter().any(|(_, host)| host.state.is_in_the_middle())
+    }
+
     /// Makes a task and takes it up with the next batch. Nothing is written if the driver cannot be made.
     pub fn begin(
         &mut self,

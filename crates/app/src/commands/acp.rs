@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ use crate::error::{CommandError, Kind};
 use crate::locate::{self, Records, Task};
 use crate::{foreground, output, take_up};
 use session::{Session, Sessions};
+
+/// Why tasks are let go when nobody is left who would hear of them.
+const GONE: &str = "the editor is gone";
 
 /// Runs the command.
 pub(crate) fn run(args: &AcpArgs) -> Result<u8, CommandError> {
@@ -99,7 +102,9 @@ fn listen(pipe: Pipe, sender: Sender<EditorEvent>, inbox: Inbox) -> Result<(), C
                 Err(_) => break,
             }
         }
-        inbox.stop();
+        // Whoever is told to stop finds out by this who is gone.
+        drop(sender);
+        inbox.leave(GONE);
     };
     let spawned = std::thread::Builder::new().name("editor".to_owned()).spawn(read);
     spawned.map(drop).map_err(|error| {
@@ -122,8 +127,16 @@ impl Desk<'_> {
     fn serve(&mut self, events: &Receiver<EditorEvent>) -> Result<(), CommandError> {
         while self.stops == 0 || !self.station.supervisor.is_empty() {
             self.cycle(self.station.supervisor.patience())?;
-            while let Ok(event) = events.try_recv() {
-                self.take(event)?;
+            let is_gone = loop {
+                match events.try_recv() {
+                    Ok(event) => self.take(event)?,
+                    Err(TryRecvError::Empty) => break false,
+                    Err(TryRecvError::Disconnected) => break true,
+                }
+            };
+            // Nobody hears how an answer goes on, and whoever started this process does not wait for long.
+            if is_gone && self.stops == 1 && !self.station.supervisor.is_in_the_middle() {
+                self.station.inbox.stop();
             }
         }
         // A session may be a task that another one dispatched.

@@ -1,5 +1,7 @@
 //! `drivetrain acp`: an editor's agent, spoken to as an editor does, and by drivetrain itself.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::editor::{Editor, prompt};
@@ -24,8 +26,8 @@ fn prompts_are_a_conversation_with_words_calls_and_diffs() {
     assert!(editor.words("agent_message_chunk").contains("Done."));
     let calls = editor.of_kind("tool_call");
     assert_eq!((calls.len(), &calls[0]["kind"]), (1, &json!("edit")));
-    let update = editor.of_kind("tool_call_update")[0];
     assert_eq!(editor.progress(), ["in_progress", "completed"]);
+    let update = editor.of_kind("tool_call_update")[0];
     let diff = &update["content"][0];
     assert_eq!((&diff["type"], &diff["newText"]), (&json!("diff"), &json!("one\n")));
     assert_eq!(diff["path"], json!(place.folder().join("a.txt")));
@@ -76,6 +78,61 @@ fn a_cancelled_prompt_ends_at_once_and_the_next_one_goes_on() {
     let ended = editor.prompt(&session, "and now");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
     assert_eq!(editor.words("agent_message_chunk"), "here I am");
+}
+
+#[test]
+fn an_editor_that_goes_is_not_waited_for_while_a_model_thinks() {
+    let place = TestEnvironment::new();
+    let slow = "[[reply]]\ndelay = \"60s\"\ntext = \"too late\"\n";
+    place.write("replies.toml", slow);
+    let mut editor = start(&place, &[]);
+    let session = editor.open(&place);
+    editor.begin("session/prompt", prompt(&session, "think about it"));
+    place.until(|| {
+        let log = place.run(&["log", &session, "--json"]).out;
+        log.contains("\"model_called\"").then_some(())
+    });
+    let begun = Instant::now();
+    drop(editor);
+    let stayed = begun.elapsed();
+    assert!(stayed < Duration::from_secs(5), "{stayed:?}");
+    let events = place.events(&session);
+    let let_go: Vec<&Value> = events.iter().filter(|event| event["type"] == "detached").collect();
+    assert_eq!(let_go.len(), 1, "{events:?}");
+    assert_eq!(let_go[0]["reason"], "the editor is gone");
+    // It was asked of the model, and is again.
+    place.write("replies.toml", "[[reply]]\ntext = \"here I am\"\n[[reply]]\ntext = \", well\"\n");
+    let mut again = start(&place, &[]);
+    let params = json!({ "sessionId": session, "cwd": place.folder(), "mcpServers": [] });
+    assert!(again.ask("session/load", params)["error"].is_null());
+    assert_eq!(again.words("user_message_chunk"), "think about it");
+    let ended = again.prompt(&session, "well?");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended} {:?}", again.updates);
+    assert_eq!(again.words("agent_message_chunk"), "here I am, well");
+}
+
+#[test]
+fn a_command_that_runs_when_the_editor_goes_comes_to_its_end() {
+    let place = TestEnvironment::new();
+    let command = "touch begun.txt; sleep 2; touch done.txt";
+    let call = format!("{{ tool = \"shell\", input = {{ command = \"{command}\" }} }}");
+    place.write("replies.toml", &format!("[[reply]]\ntool_calls = [{call}]\n"));
+    let mut editor = start(&place, &["--profile", "dev", "--no-sandbox"]);
+    editor.answer = "allow_once";
+    let session = editor.open(&place);
+    editor.begin("session/prompt", prompt(&session, "do it"));
+    while editor.progress().last() != Some(&"in_progress") {
+        assert_eq!(editor.hear(), None, "the turn goes on");
+    }
+    place.until_file("begun.txt");
+    let begun = Instant::now();
+    drop(editor);
+    let stayed = begun.elapsed();
+    assert!(stayed < Duration::from_secs(8), "{stayed:?}");
+    assert!(place.folder().join("done.txt").exists());
+    let events = place.events(&session);
+    let in_doubt = events.iter().find(|event| event["type"] == "call_in_doubt");
+    assert_eq!(in_doubt, None);
 }
 
 #[test]
@@ -223,7 +280,7 @@ fn a_model_that_fails_within_is_a_typed_end_of_the_turn_outside_and_soon() {
     let begun = std::time::Instant::now();
     let (code, said) = run_own(&place, "dev", "4");
     assert_ne!(code, 0, "{said}");
-    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let events = place.events(&place.id());
     let failed = |event: &&Value| !event["end"]["model"].is_null();
     let ended = events.iter().find(failed).unwrap_or_else(|| panic!("{said}"));

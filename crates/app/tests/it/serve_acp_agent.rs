@@ -158,6 +158,29 @@ fn a_cancelled_agent_is_stopped_and_the_next_prompt_goes_on_in_the_same_task() {
 }
 
 #[test]
+fn an_editor_that_goes_is_not_waited_for_while_an_agent_works() {
+    let place = played(&[
+        begins(),
+        says("m1", "I begin."),
+        "run touch begun.txt\nsleep 300\nresumed\n".to_owned(),
+        begins(),
+        says("m2", "I go on."),
+        ends("I go on."),
+    ]);
+    let mut editor = Editor::of(&place, &AGENT);
+    let session = editor.open(&place);
+    editor.begin("session/prompt", prompt(&session, "take your time"));
+    place.until_file("begun.txt");
+    let begun = Instant::now();
+    drop(editor);
+    let stayed = begun.elapsed();
+    // An agent that does not stop by itself has five seconds.
+    assert!(stayed < Duration::from_secs(9), "{stayed:?}");
+    let said = place.run(&["resume", &session]);
+    assert!(said.out.contains("I go on."), "{}{}", said.out, said.err);
+}
+
+#[test]
 fn prompts_after_an_end_are_further_tasks_and_a_load_tells_all_of_them() {
     let place = played(&[begins(), says("m1", "There."), ends("There.")]);
     let mut editor = Editor::of(&place, &AGENT);

@@ -13,6 +13,7 @@ use crate::policy::call_hash::CallHash;
 use crate::policy::retry::LONGEST_SITTING;
 use crate::task::Outcome;
 use crate::time::{Span, Timestamp};
+use crate::tool::EffectClass;
 
 /// What a task waits for or how it ended, for those who look from outside.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -250,6 +251,32 @@ impl State {
     /// Whether something that was stopped may still say what it cost.
     pub fn is_owed(&self) -> bool {
         !self.data.unpaid.is_empty() || !self.data.asked.is_empty()
+    }
+
+    /// Whether something is under way that is better brought to its end: a command that is cut off is in doubt, and files
+    /// are being put in their place. Whatever else is cut off is only asked, or looked at, once more.
+    pub fn is_in_the_middle(&self) -> bool {
+        let is_unsafe = |id: CallId| {
+            let call = self.data.calls.iter().find(|call| call.id == id);
+            call.is_some_and(|call| call.class == EffectClass::Unsafe)
+        };
+        self.data.pending.values().any(|pending| match pending {
+            Pending::Call(id) => is_unsafe(*id),
+            Pending::Workspace | Pending::Checkpoint | Pending::Restore => true,
+            Pending::Tools
+            | Pending::Decider(_)
+            | Pending::DeciderTimer(_)
+            | Pending::Consult
+            | Pending::Model
+            | Pending::Agent
+            | Pending::Child
+            | Pending::Retry
+            | Pending::Verify
+            | Pending::Judge
+            | Pending::JudgeTimer
+            | Pending::Alarm
+            | Pending::Deadline => false,
+        })
     }
 
     /// True once every effect that was started has reported, timers apart.
