@@ -293,6 +293,11 @@ impl AcpCodec {
         reply: &mut Vec<u8>,
         out: &mut Vec<AgentEvent>,
     ) {
+        if self.asks.values().any(|ask| ask.id == id) || self.client.has_request(&id) {
+            // The answer to the first is the one answer that this id can have.
+            out.push(AgentEvent::Unknown { kind: format!("{method} asked twice") });
+            return;
+        }
         let is_open = self.phase == Phase::Ready && self.asks.len() < MOST;
         self.last_key += 1;
         let key = format!("acp-{}", self.last_key);

@@ -323,6 +323,11 @@ impl CodexCodec {
         }
         self.last_key += 1;
         let key = format!("codex-{}", self.last_key);
+        if self.asks.values().any(|ask| ask.id == id) {
+            // The answer to the first is the one answer that this id can have.
+            out.push(AgentEvent::Unknown { kind: format!("{method} asked twice") });
+            return;
+        }
         if method == "item/tool/call" {
             let tool = params["tool"].as_str().unwrap_or_default().to_owned();
             let input = Arc::new(params["arguments"].clone());

@@ -437,6 +437,30 @@ fn a_permission_is_never_wider_than_what_was_asked() {
 }
 
 #[test]
+fn a_question_that_comes_again_before_its_answer_is_one_question() {
+    let offers = AcpOffers::ALL;
+    let mut codec = ready(AcpOpen { offers, ..open() });
+    codec.order(prompt()).unwrap();
+    let call = json!({ "toolCallId": "c", "kind": "execute", "rawInput": { "command": "ls" } });
+    let options = json!([{ "optionId": "yes", "kind": "allow_once" }]);
+    let asks = json!({ "sessionId": "s", "toolCall": call, "options": options });
+    let asks = || ask(0, "session/request_permission", asks.clone());
+    let writes = || ask(1, "fs/write_text_file", json!({ "path": "b", "content": "x" }));
+    let (events, written) = feed(&mut codec, &[asks(), asks(), writes(), writes()]);
+    let is_question = |e: &&AgentEvent| matches!(e, AgentEvent::Asks(_) | AgentEvent::Wants(_));
+    assert_eq!(events.iter().filter(is_question).count(), 2, "{events:?}");
+    let odd = |method: &str| AgentEvent::Unknown { kind: format!("{method} asked twice") };
+    for method in ["session/request_permission", "fs/write_text_file"] {
+        assert!(events.contains(&odd(method)), "{events:?}");
+    }
+    assert_eq!(written, [] as [Value; 0]);
+    let order = AgentOrder::Answer { key: "acp-1".to_owned(), may: Ok(None) };
+    assert_eq!(values(&codec.order(order).unwrap()).len(), 1);
+    let (events, _) = feed(&mut codec, &[asks()]);
+    assert_eq!(events.iter().filter(is_question).count(), 1, "it was answered");
+}
+
+#[test]
 fn a_turn_that_ends_with_a_refused_call_is_no_claim_unless_the_agent_went_on() {
     let update = |update: Value| {
         let params = json!({ "sessionId": "s", "update": update });

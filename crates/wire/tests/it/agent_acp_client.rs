@@ -152,8 +152,10 @@ fn a_terminal_is_a_command_that_is_judged_before_it_runs() {
 fn a_command_line_is_what_will_run_and_a_wrong_one_is_named() {
     let mut codec = ready(all());
     codec.order(prompt()).unwrap();
+    let mut id = 0;
     let mut line = |params: Value| {
-        let (events, written) = feed(&mut codec, &[ask(1, "terminal/create", params)]);
+        id += 1;
+        let (events, written) = feed(&mut codec, &[ask(id, "terminal/create", params)]);
         match wants(&events).pop() {
             Some((_, ClientWork::RunCommand { command, .. })) => command,
             _ => written[0]["error"]["message"].as_str().unwrap().to_owned(),

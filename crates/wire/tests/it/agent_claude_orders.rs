@@ -169,6 +169,22 @@ fn every_call_is_asked_about_and_answers_are_the_captures() {
 }
 
 #[test]
+fn a_question_that_comes_again_before_its_answer_is_one_question() {
+    let mut codec = codec();
+    let (first, second) = (json!({ "command": "ls" }), json!({ "command": "rm x" }));
+    assert!(matches!(&asks(&mut codec, "Bash", &first).0[..], [AgentEvent::Asks(_)]));
+    let (events, replies) = asks(&mut codec, "Bash", &second);
+    let kind = "control_request/can_use_tool asked twice".to_owned();
+    assert_eq!((&events[..], replies.len()), (&[AgentEvent::Unknown { kind }][..], 0));
+    let answer = || AgentOrder::Answer { key: "ask-1".to_owned(), may: Ok(None) };
+    let ours = line(&codec.order(answer()).unwrap());
+    assert_eq!(ours["response"]["response"]["updatedInput"], first, "what was judged");
+    codec.order(answer()).unwrap_err();
+    let again = asks(&mut codec, "Bash", &second).0;
+    assert!(matches!(&again[..], [AgentEvent::Asks(_)]), "it was answered: {again:?}");
+}
+
+#[test]
 fn a_question_in_which_a_character_is_cut_is_asked_and_answered_as_it_was_judged() {
     let mut codec = codec();
     let question = r#"{"type":"control_request","request_id":"a","request":{"subtype":"can_use_tool",
@@ -198,10 +214,9 @@ fn a_call_in_another_folder_is_judged_with_the_way_there() {
         });
         hook(codec, "PreToolUse", &told);
         let (events, _) = asks(codec, tool, &input);
-        match &events[..] {
-            [AgentEvent::Asks(ask)] => ask.means.clone(),
-            other => panic!("{other:?}"),
-        }
+        let [AgentEvent::Asks(ask)] = &events[..] else { panic!("{events:?}") };
+        codec.order(AgentOrder::Answer { key: ask.key.clone(), may: Ok(None) }).unwrap();
+        ask.means.clone()
     };
     let rm = || json!({ "command": "rm 0001.sql", "description": "remove" });
     let command = |line: &str| AgentMeans::Command(line.to_owned());

@@ -460,6 +460,24 @@ fn a_question_that_is_settled_elsewhere_is_withdrawn_and_so_is_one_whose_turn_en
 }
 
 #[test]
+fn a_question_that_comes_again_before_its_answer_is_one_question() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    let asks = |command: &str| {
+        let params = json!({ "threadId": "t", "itemId": "c", "command": command });
+        json!({ "id": 7, "method": "item/commandExecution/requestApproval", "params": params })
+    };
+    let events = feed(&mut codec, &[asks("ls"), asks("rm x")]);
+    let [AgentEvent::Asks(_), AgentEvent::Unknown { kind }] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(kind, "item/commandExecution/requestApproval asked twice");
+    let order = AgentOrder::Answer { key: "codex-1".to_owned(), may: Ok(None) };
+    assert_eq!(told(&mut codec, order)["id"], 7);
+    assert!(matches!(&feed(&mut codec, &[asks("ls")])[..], [AgentEvent::Asks(_)]));
+}
+
+#[test]
 fn a_helper_asks_in_its_own_name_and_its_turns_are_not_the_agents() {
     let mut codec = ready();
     told(&mut codec, prompt());

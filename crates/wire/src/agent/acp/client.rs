@@ -337,6 +337,11 @@ impl Client {
         Ok(())
     }
 
+    /// Whether the request with this id was not answered yet.
+    pub(super) fn has_request(&self, id: &Value) -> bool {
+        self.waiting.values().any(|waiting| waiting.id == *id)
+    }
+
     /// The agent wants no answer to the request with this id any more; the key that it had.
     pub(super) fn cancel(&mut self, id: &Value, peer: &Peer, out: &mut Vec<u8>) -> Option<String> {
         let found = self.waiting.iter().find(|(_, waiting)| waiting.id == *id);

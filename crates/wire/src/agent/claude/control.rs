@@ -116,7 +116,13 @@ impl ClaudeCodec {
             return out.push(AgentEvent::Unknown { kind: "control_request without id".into() });
         };
         let request = &message["request"];
-        match request["subtype"].as_str().unwrap_or_default() {
+        let subtype = request["subtype"].as_str().unwrap_or_default();
+        if self.open.contains_key(key) {
+            // Whoever reads the one answer takes it for what was asked first.
+            let kind = told(&format!("control_request/{subtype} asked twice"));
+            return out.push(AgentEvent::Unknown { kind });
+        }
+        match subtype {
             "can_use_tool" => self.on_ask(key, request, reply, out),
             "hook_callback" => self.on_hook(key, request, reply, out),
             "mcp_message" if request["server_name"] == OWN_SERVER => {
