@@ -41,9 +41,12 @@ pub(crate) fn what_the_policy_denies_is_not_done_and_the_agent_hears_why(program
     assert!(ran.out.contains("completed: I could not."), "{}", stage.story(&ran));
     let denied = stage.events("tool_ended");
     assert_eq!(denied[0]["result"]["status"], "denied", "{denied:?}");
-    // Codex and agents of the protocol cannot be told the reason of a refusal, only that there is one.
+    // Agents of the protocol cannot be told the reason of a refusal, only that there is one.
+    let told: &[&str] = match program.protocol {
+        "acp" => &["nobody touches that", "reject", "refused permission", "canceled by the user"],
+        _ => &["nobody touches that"],
+    };
     let heard = stage.asked_last();
-    let told = ["nobody touches that", "reject", "refused permission", "canceled by the user"];
     assert!(told.iter().any(|words| heard.contains(words)), "not told of the refusal");
 }
 

@@ -7,6 +7,8 @@
 //! - a patch's question does not hold the patch: it is in the item that started before;
 //! - token counters are totals of the whole thread, those of earlier processes included. A thread that is resumed tells
 //!   its old total before its first turn; only what is added counts;
+//! - a no to a question has no room for its reason. That is said in the turn first, and the no once that was taken, or
+//!   the model might hear of the no alone and of the reason when it has said its last word;
 //! - threads of helpers speak on the same pipe. Their turns are not ours, their questions and their costs are.
 
 mod asks;
@@ -114,7 +116,8 @@ struct Ask {
 
 #[derive(Debug)]
 enum Waiting {
-    Approval(asks::Form),
+    /// A yes or no in this form; and what was asked about, if its turn can be told the reason.
+    Approval(asks::Form, Option<String>),
     /// A call of a tool that we offer.
     Result,
 }
@@ -127,6 +130,8 @@ enum Sent {
     Compact,
     /// With these words.
     Steer(String),
+    /// With the reason for a refusal, which follows: the answer to this request.
+    Reason(Value, Value),
     Interrupt,
     /// Nobody waits for its answer any more.
     Late,
@@ -198,6 +203,8 @@ impl CodexCodec {
                 out.push(failed("steer", error.message, Some(words)));
             }
             (Sent::Interrupt, Err(error)) => out.push(failed("interrupt", error.message, None)),
+            // Without the reason, if it was not taken.
+            (Sent::Reason(id, answer), _) => self.peer.answer(reply, &id, &answer),
             (Sent::Compact | Sent::Steer(_) | Sent::Interrupt, Ok(_)) | (Sent::Late, _) => {}
         }
     }
@@ -316,6 +323,11 @@ impl CodexCodec {
         reply: &mut Vec<u8>,
         out: &mut Vec<AgentEvent>,
     ) {
+        if self.asks.values().any(|ask| ask.id == id) {
+            // The answer to the first is the one answer that this id can have.
+            out.push(AgentEvent::Unknown { kind: format!("{method} asked twice") });
+            return;
+        }
         if self.asks.len() >= MOST_ASKS {
             self.peer.refuse(reply, &id, METHOD_NOT_FOUND, "too many questions at once");
             out.push(AgentEvent::Unknown { kind: format!("{method}, one too many") });
@@ -323,11 +335,6 @@ impl CodexCodec {
         }
         self.last_key += 1;
         let key = format!("codex-{}", self.last_key);
-        if self.asks.values().any(|ask| ask.id == id) {
-            // The answer to the first is the one answer that this id can have.
-            out.push(AgentEvent::Unknown { kind: format!("{method} asked twice") });
-            return;
-        }
         if method == "item/tool/call" {
             let tool = params["tool"].as_str().unwrap_or_default().to_owned();
             let input = Arc::new(params["arguments"].clone());
@@ -344,7 +351,8 @@ impl CodexCodec {
             if thread != self.thread {
                 ask.helper = Some(Arc::from(thread));
             }
-            self.asks.insert(key, Ask { id, form: Waiting::Approval(form) });
+            let subject = ask.helper.is_none().then(|| asks::subject(&ask));
+            self.asks.insert(key, Ask { id, form: Waiting::Approval(form, subject) });
             out.push(AgentEvent::Asks(ask));
             return;
         }
@@ -433,10 +441,10 @@ impl CodexCodec {
     fn fail_steers(&mut self, why: &str, out: &mut Vec<AgentEvent>) {
         for sent in self.sent.values_mut() {
             // The answer may come all the same, and means nothing then.
-            if let Sent::Steer(_) = sent
-                && let Sent::Steer(words) = std::mem::replace(sent, Sent::Late)
-            {
-                out.push(failed("steer", why.to_owned(), Some(words)));
+            match std::mem::replace(sent, Sent::Late) {
+                Sent::Steer(words) => out.push(failed("steer", why.to_owned(), Some(words))),
+                Sent::Reason(..) => {}
+                other => *sent = other,
             }
         }
     }
@@ -446,6 +454,16 @@ impl CodexCodec {
             let params = json!({ "threadId": self.thread, "turnId": turn });
             self.send(Sent::Interrupt, "turn/interrupt", &params, out);
         }
+    }
+
+    /// Says something in this turn, which its model hears with the next thing that it is asked.
+    fn steer(&mut self, what: Sent, turn: &str, words: &str, out: &mut Vec<u8>) {
+        let params = json!({
+            "threadId": self.thread,
+            "expectedTurnId": turn,
+            "input": text_input(words),
+        });
+        self.send(what, "turn/steer", &params, out);
     }
 
     fn take(&mut self, key: &str) -> Result<Ask, String> {
@@ -509,7 +527,6 @@ impl AgentCodec for CodexCodec {
             Phase::Ready => {}
         }
         let mut out = Vec::new();
-        let text_input = |text: &str| json!([{ "type": "text", "text": text }]);
         match order {
             AgentOrder::Prompt { text } => {
                 self.turns.order()?;
@@ -522,26 +539,28 @@ impl AgentCodec for CodexCodec {
             }
             AgentOrder::Steer { text } => {
                 let turn = self.turns.id().ok_or("codex has no turn that could be steered")?;
-                let params = json!({
-                    "threadId": self.thread,
-                    "expectedTurnId": turn,
-                    "input": text_input(&text),
-                });
-                self.send(Sent::Steer(text), "turn/steer", &params, &mut out);
+                self.steer(Sent::Steer(text.clone()), &turn, &text, &mut out);
             }
             AgentOrder::Answer { may: Ok(Some(_)), .. } => {
                 return Err("codex cannot be given other parameters than it asked with".to_owned());
             }
             AgentOrder::Answer { key, may } => {
                 let ask = self.take(&key)?;
-                let Waiting::Approval(form) = &ask.form else {
+                let Waiting::Approval(form, subject) = &ask.form else {
                     self.asks.insert(key, ask);
                     return Err("codex waits for a result, not for a yes or no".to_owned());
                 };
                 let refusal = may.err();
                 self.turns.refused(refusal.is_some());
                 let answer = asks::answer(form, refusal.as_deref());
-                self.peer.answer(&mut out, &ask.id, &answer);
+                match (refusal, subject, self.turns.id()) {
+                    (Some(reason), Some(subject), Some(turn)) if *form != asks::Form::Review => {
+                        let words = format!("drivetrain refused {subject}: {reason}");
+                        let no = Sent::Reason(ask.id, answer);
+                        self.steer(no, &turn, &words, &mut out);
+                    }
+                    _ => self.peer.answer(&mut out, &ask.id, &answer),
+                }
             }
             AgentOrder::ToolResult { key, result } => {
                 let ask = self.take(&key)?;
@@ -577,6 +596,10 @@ impl AgentCodec for CodexCodec {
         }
         Ok(out)
     }
+}
+
+fn text_input(text: &str) -> Value {
+    json!([{ "type": "text", "text": text }])
 }
 
 fn failed(order: &str, reason: String, words: Option<String>) -> AgentEvent {

@@ -79,7 +79,7 @@ pub const CODEX: KnownAgent = KnownAgent {
         can: AgentProtocol::Codex.can(),
         limits: &[
             "commands that it knows only to read are not asked about: only walls hold those",
-            "a refusal cannot give its reason",
+            "a helper hears of a refusal without its reason",
             "a summary cannot be told what to keep",
         ],
     }],

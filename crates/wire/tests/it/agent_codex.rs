@@ -83,6 +83,11 @@ fn replay(name: &str, text: &str) -> (Vec<AgentEvent>, Vec<String>) {
                 if wanted["method"] == "initialize" {
                     wanted["params"]["clientInfo"] = json!({});
                 }
+                // Whoever made the captures gave no reason, which is taken before the no is said.
+                if replay.written[0]["method"] == "turn/steer" {
+                    let steer = replay.written.remove(0);
+                    replay.read(&json!({ "id": steer["id"], "result": { "turnId": "u" } }));
+                }
                 let is = replay.written.remove(0);
                 assert!(holds(&is, &wanted), "{name}: {is} is not {wanted}");
             }
@@ -475,6 +480,48 @@ fn a_question_that_comes_again_before_its_answer_is_one_question() {
     let order = AgentOrder::Answer { key: "codex-1".to_owned(), may: Ok(None) };
     assert_eq!(told(&mut codec, order)["id"], 7);
     assert!(matches!(&feed(&mut codec, &[asks("ls")])[..], [AgentEvent::Asks(_)]));
+}
+
+#[test]
+fn a_refusal_says_its_reason_first_where_the_answer_has_no_room_for_it() {
+    let mut codec = ready();
+    told(&mut codec, prompt());
+    feed(&mut codec, &[json!({ "id": 3, "result": { "turn": { "id": "u" } } })]);
+    let asks = |id: u64, thread: &str| {
+        let params = json!({ "threadId": thread, "itemId": "c", "command": "rm x" });
+        json!({ "id": id, "method": "item/commandExecution/requestApproval", "params": params })
+    };
+    let refuse = |codec: &mut CodexCodec, n: u64| {
+        let may = Err("nobody removes that".to_owned());
+        told(codec, AgentOrder::Answer { key: format!("codex-{n}"), may })
+    };
+    let no = |id: u64| json!({ "id": id, "result": { "decision": "decline" } });
+    let read = |codec: &mut CodexCodec, message: Value| {
+        let mut reply = Vec::new();
+        assert_eq!(codec.read(format!("{message}\n").as_bytes(), &mut reply), []);
+        reply
+    };
+    let said = |reply: &[u8]| serde_json::from_slice::<Value>(reply).unwrap();
+    feed(&mut codec, &[asks(0, "t"), asks(1, "helper"), asks(2, "t"), asks(3, "t")]);
+    let words = "drivetrain refused the command rm x: nobody removes that";
+    let input = json!([{ "type": "text", "text": words }]);
+    let params = json!({ "threadId": "t", "expectedTurnId": "u", "input": input });
+    let reason = |id: u64| json!({ "id": id, "method": "turn/steer", "params": params });
+    assert_eq!(refuse(&mut codec, 1), reason(4));
+    let taken = json!({ "id": 4, "result": { "turnId": "u" } });
+    assert_eq!(said(&read(&mut codec, taken)), no(0), "once the reason is there");
+    assert_eq!(refuse(&mut codec, 2), no(1), "a helper has a turn of its own");
+    // What an older release does not know is a no all the same, and nobody's note that would have to be said again.
+    assert_eq!(refuse(&mut codec, 3), reason(5));
+    let error = json!({ "code": -32601, "message": "no such method" });
+    assert_eq!(said(&read(&mut codec, json!({ "id": 5, "error": error }))), no(2));
+    // Nobody waits for a no to what its turn asked and did not wait for.
+    assert_eq!(refuse(&mut codec, 4), reason(6));
+    let turn = json!({ "id": "u", "status": "interrupted" });
+    let ends = json!({ "method": "turn/completed", "params": { "threadId": "t", "turn": turn } });
+    let ended = feed(&mut codec, &[ends]);
+    assert!(matches!(&ended[..], [AgentEvent::TurnEnded(turn)] if turn.refused == 4), "{ended:?}");
+    assert_eq!(read(&mut codec, json!({ "id": 6, "result": {} })), b"");
 }
 
 #[test]

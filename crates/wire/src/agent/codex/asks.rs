@@ -6,8 +6,11 @@ use std::sync::Arc;
 use machine::agent::{AgentAsk, AgentMeans};
 use serde_json::{Value, json};
 
-use super::super::peer::from_folder;
+use super::super::peer::{beginning, from_folder};
 use super::super::place::Place;
+
+/// How much of a command or of paths is said again with the reason for a no.
+const LONGEST_SUBJECT: usize = 200;
 
 /// How an answer must look.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +81,19 @@ pub(super) fn read(
     let id = Arc::from(id.as_str().unwrap_or_default());
     let (tool, input) = (tool.to_owned(), Arc::new(input));
     Some((AgentAsk { key, id, tool, input, means, helper: None }, form))
+}
+
+/// What a question is about, in the words in which its reason for a no names it.
+pub(super) fn subject(ask: &AgentAsk) -> String {
+    let what = match &ask.means {
+        AgentMeans::Command(line) => format!("the command {line}"),
+        AgentMeans::Write(paths) => format!("the change of {}", paths.join(", ")),
+        AgentMeans::Fetch(host) => format!("the way to {host}"),
+        AgentMeans::Read(_) | AgentMeans::Ours(_) | AgentMeans::Inner | AgentMeans::Other => {
+            format!("what you asked for with {}", ask.tool)
+        }
+    };
+    beginning(&what, LONGEST_SUBJECT).to_owned()
 }
 
 /// The result that answers a question.
