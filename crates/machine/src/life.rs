@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::cause::Cause;
-use crate::driver::{DriverSlot, Note, NoteKind, agent};
+use crate::driver::{DriverSlot, Note, NoteKind, agent, llm, user};
 use crate::event::EventKind;
 use crate::id::CallId;
 use crate::input::Command;
@@ -385,11 +385,30 @@ impl Step<'_> {
                 let model = spec.config["model"].as_str().or(program["model"].as_str());
                 let (agent, model) = (agent.map(str::to_owned), model.map(str::to_owned));
                 let former = from.clone();
-                self.event(|| EventKind::DriverChanged { from, to: spec.name, model, agent });
+                let to = spec.name.clone();
+                self.event(|| EventKind::DriverChanged { from, to, model, agent });
                 self.brief_successor(&former);
+                self.hand_on_what_was_told(&former, &spec.name);
             }
             // It was made once already, when the hand-over was accepted, from the same plain data.
             Err(reason) => self.finish(Outcome::Failed, reason),
+        }
+    }
+
+    /// What people said and the former driver has not acted on is said to its successor, save what was about the former alone.
+    fn hand_on_what_was_told(&mut self, former: &str, successor: &str) {
+        let told = std::mem::take(&mut self.state.data.told);
+        // A model goes on with the conversation that it stands in.
+        if (former, successor) == (llm::KIND, llm::KIND) {
+            return;
+        }
+        let is_own = |line: &String| match former {
+            llm::KIND => llm::is_command(line),
+            user::KIND => user::parse(line) == Ok(user::Move::Help),
+            _ => false,
+        };
+        for text in told.into_iter().filter(|line| !is_own(line)) {
+            self.queue_note(Note { kind: NoteKind::Steer, text });
         }
     }
 

@@ -157,6 +157,9 @@ pub struct Data {
     pub steered: Vec<Steered>,
     /// Notes for the driver, once it would be finished.
     pub follow_ups: VecDeque<Note>,
+    /// What people told the driver, or answered, since it last decided: whoever takes over before it does hears that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<String>,
     /// Who decides after the open turn, if that was changed.
     pub successor: Option<DriverSpec>,
     /// Failed verdicts in a row.
@@ -458,6 +461,7 @@ impl State {
                 relayed: 0,
                 steered: Vec::new(),
                 follow_ups: VecDeque::new(),
+                told: Vec::new(),
                 successor: None,
                 streak: Streak::default(),
                 model_failures: 0,

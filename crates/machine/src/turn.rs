@@ -190,6 +190,14 @@ impl Step<'_> {
             Decision::Act(actions) if is_late => self.act_on_what_stands(actions),
             decision => self.apply(decision),
         }
+        // What a limit holds back is not done.
+        let is_held_back = matches!(
+            self.state.data.phase,
+            Phase::Finished { outcome: Outcome::BudgetExhausted, .. }
+        );
+        if !is_held_back {
+            self.state.data.told.clear();
+        }
     }
 
     /// The operator spoke before this was begun. What a worker wished for, it wished for without knowing: it is told
@@ -446,6 +454,7 @@ impl Step<'_> {
             let (driver, situation) = self.driver();
             driver.decide(&situation)
         };
+        self.state.data.told.clear();
         match decision {
             Decision::Act(actions) if !actions.is_empty() => self.join_turn(actions),
             Decision::Act(_) => false,
@@ -587,6 +596,7 @@ impl Step<'_> {
         self.state.data.phase = Phase::Ready;
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Told(&line));
+        self.state.data.told.push(line.clone());
         self.event(|| EventKind::Told { line });
     }
 

@@ -14,6 +14,9 @@ use crate::state::{CallStatus, DeciderTurn};
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
 
+/// How much of a question is told with its answer to whoever did not ask it, in characters.
+const QUESTION_KEPT: usize = 400;
+
 /// How far a yes reaches.
 pub(crate) struct Reach {
     pub(crate) scope: Scope,
@@ -168,13 +171,14 @@ impl Step<'_> {
     }
 
     pub(crate) fn on_answer(&mut self, id: CallId, text: String) {
-        let choices = match self.asked(id) {
+        let (question, choices, is_asked_meanwhile) = match self.asked(id) {
             Ok(index) => {
                 let call = &self.state.data.calls[index];
                 if call.status != CallStatus::AwaitingAnswer {
                     return self.reject(format!("call {id} does not ask for an answer"));
                 }
-                call.question().1
+                let (question, choices) = call.question();
+                (question, choices, call.request.is_some())
             }
             Err(reason) => return self.reject(reason),
         };
@@ -186,6 +190,12 @@ impl Step<'_> {
                 "{text:?} is not a choice: expected one of {}",
                 choices.join(", ")
             ));
+        }
+        // A worker in the middle of its turn hears it at once; whoever decides between turns does so when it decides again.
+        if !is_asked_meanwhile {
+            // The question is quoted: none of it may look like the operator's own words.
+            let question: String = question.chars().take(QUESTION_KEPT).collect();
+            self.state.data.told.push(format!("{text} (the answer to {question:?})"));
         }
         self.end_call(id, ToolResult::ok(text));
     }

@@ -40,7 +40,7 @@ pub(crate) fn is_summary(reply: &Reply) -> bool {
 pub struct LlmKind;
 
 /// The name of this kind.
-pub(super) const KIND: &str = "llm";
+pub(crate) const KIND: &str = "llm";
 
 /// What a model is told beside the goal, if the task says nothing else.
 const SYSTEM: &str = "You work on a task in a folder, with the tools you are given. Look before you change. \

@@ -4,8 +4,10 @@
 use machine::agent::{AgentEnd, AgentTurn};
 use machine::cause::CauseKind;
 use machine::effect::Effect;
+use machine::event::EventKind;
 use machine::id::EffectId;
 use machine::input::{Command, Signal};
+use machine::message::{Block, Message, Part, Reply, Role, StopReason, Usage};
 use machine::policy::budget::Budget;
 use machine::policy::permission::{Policy, Profile};
 use machine::state::{Pending, State};
@@ -16,7 +18,7 @@ use machine::verdict::{Checkpoint, Verdict};
 use serde_json::{Value, json};
 
 use crate::recovery::ladder;
-use crate::rig::{Rig, check_of, read, registry, shell, spec};
+use crate::rig::{Rig, call, check_of, read, registry, shell, spec};
 
 /// Opens a worktree for a task that is taken up.
 fn opened(task: TaskSpec) -> Rig {
@@ -229,4 +231,101 @@ fn a_limit_that_cuts_going_back_short_leaves_it_to_be_done_once_there_is_more() 
     rig.input(Signal::Restored(rig.effect("restore"), Ok(undo)).into());
     assert!(rig.told().contains("rolled_back"), "{}", rig.told());
     assert_eq!(rig.state.data().cut_short, None);
+}
+
+/// A task at rest, after a person had a say in it.
+fn at_rest(task: TaskSpec) -> Rig {
+    let mut rig = Rig::started(task);
+    rig.command(Command::Detach { reason: "asked to".to_owned() });
+    rig
+}
+
+/// Whether what is said to a task at rest is told to whoever takes over before it goes on.
+fn hears(rig: &mut Rig, said: Command, successor: DriverSpec) -> Vec<String> {
+    rig.command(said);
+    assert_eq!(rig.last.rejected, None);
+    rig.command(Command::HandOver(successor));
+    rig.attach(false);
+    let delivered = rig.last.events.iter().filter_map(|event| match &event.kind {
+        EventKind::NoteDelivered { note } => Some(note.text.clone()),
+        _ => None,
+    });
+    delivered.collect()
+}
+
+fn told(line: &str) -> Command {
+    Command::Tell { line: line.to_owned(), question: None }
+}
+
+#[test]
+fn what_a_person_says_to_a_task_at_rest_reaches_whoever_takes_over_before_it_is_acted_on() {
+    let next = || DriverSpec::new("scripted", json!({ "turns": [] }));
+    let by = |name: &str, config: Value| TaskSpec {
+        driver: DriverSpec::new(name, config),
+        ..spec(json!({ "turns": [] }))
+    };
+    let person = || at_rest(by("user", Value::Null));
+    assert_eq!(hears(&mut person(), told("shell make"), next()), ["shell make"]);
+    let none: [&str; 0] = [];
+    assert_eq!(hears(&mut person(), told("help"), next()), none, "it is about the prompt alone");
+    for said in [
+        Command::Steer { text: "use make".to_owned() },
+        Command::FollowUp { text: "use make".to_owned() },
+        Command::Interrupt { note: "use make".to_owned() },
+    ] {
+        assert_eq!(hears(&mut person(), said, next()), ["use make"]);
+    }
+    let ask = json!({ "tool": "ask", "input": { "question": "which?\nall?" } });
+    let mut rig = at_rest(spec(json!({ "turns": [[ask]] })));
+    let answer = Command::Answer { call: call(1), text: "this one".to_owned() };
+    assert_eq!(hears(&mut rig, answer, next()), [r#"this one (the answer to "which?\nall?")"#]);
+    // What was acted on is not said again.
+    let mut rig = person();
+    rig.command(told("read a")).attach(false);
+    let id = rig.effect("run_tool");
+    rig.ended(id.0, ToolResult::ok(""));
+    rig.command(Command::Detach { reason: "asked to".to_owned() });
+    assert_eq!(hears(&mut rig, told("shell make"), next()), ["shell make"]);
+}
+
+#[test]
+fn a_line_of_a_chat_at_rest_is_told_once_whoever_takes_over() {
+    let chat = |name: &str| {
+        DriverSpec::new("llm", json!({ "model": format!("script/{name}"), "chat": true }))
+    };
+    let waiting = || {
+        let mut rig = Rig::started(TaskSpec { driver: chat("a"), ..spec(json!({ "turns": [] })) });
+        let id = rig.effect("call_model");
+        let said = Part::Text { text: "what next?".to_owned() };
+        let message =
+            Message { role: Role::Assistant, blocks: vec![Block { part: said, native: None }] };
+        let stop = StopReason::EndTurn;
+        let (id_of, model) = (String::new(), String::new());
+        let reply = Reply { id: id_of, model, message, stop, usage: Usage::default() };
+        rig.input(Signal::ModelReplied(id, Box::new(Ok(reply))).into());
+        rig.command(Command::Detach { reason: "asked to".to_owned() });
+        rig
+    };
+    let next = DriverSpec::new("scripted", json!({ "turns": [] }));
+    assert_eq!(hears(&mut waiting(), told("use make"), next.clone()), ["use make"]);
+    let none: [&str; 0] = [];
+    assert_eq!(hears(&mut waiting(), told("/done"), next), none, "it is about the chat alone");
+    let mut rig = waiting();
+    assert_eq!(hears(&mut rig, told("use make"), chat("b")), none);
+    let asked = format!("{:?}", rig.last.effects);
+    assert_eq!(asked.matches("use make").count(), 1, "{asked}");
+}
+
+#[test]
+fn a_move_that_a_limit_held_back_reaches_whoever_takes_over() {
+    let mut task =
+        TaskSpec { driver: DriverSpec::new("user", Value::Null), ..spec(json!({ "turns": [] })) };
+    task.budget.max_turns = Some(0);
+    let mut rig = Rig::started(task);
+    rig.command(told("shell make"));
+    assert!(rig.told().ends_with("task_finished budget_exhausted"), "{}", rig.told());
+    rig.command(Command::Raise(Budget { max_turns: Some(3), ..Budget::default() }));
+    let more = Command::Raise(Budget { max_turns: Some(4), ..Budget::default() });
+    let next = DriverSpec::new("scripted", json!({ "turns": [] }));
+    assert_eq!(hears(&mut rig, more, next), ["shell make"]);
 }
