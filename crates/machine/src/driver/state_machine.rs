@@ -106,6 +106,9 @@ struct Memory {
     /// Results of branches that came while others are under way.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     branches: Vec<ToolResult>,
+    /// The branches that are begun again, while the others keep what came of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    again: Vec<usize>,
     /// Calls that were carried out.
     #[serde(default)]
     carried_out: u64,
@@ -157,8 +160,8 @@ impl Memory {
     /// At the beginning.
     fn new(root: &Machine) -> Memory {
         let frames = vec![Frame::at(root.initial)];
-        let branches = Vec::new();
-        Memory { frames, branches, carried_out: 0, put_off: 0, claimed: false, end: None }
+        let (branches, again) = (Vec::new(), Vec::new());
+        Memory { frames, branches, again, carried_out: 0, put_off: 0, claimed: false, end: None }
     }
 
     /// Whether every place exists, so that it can be looked up without a check.
@@ -212,9 +215,14 @@ impl Driver for StateMachine {
                     return self.act(&definition, &[call], situation);
                 }
                 (Stage::Work, Work::Parallel { branches, .. }) => {
-                    // All of them begin anew, whatever came of an earlier turn.
-                    self.memory.branches.clear();
-                    let calls: Vec<&Call> = branches.iter().collect();
+                    let again = &self.memory.again;
+                    let calls: Vec<&Call> = if again.is_empty() {
+                        // All of them begin anew, whatever came of an earlier turn.
+                        self.memory.branches.clear();
+                        branches.iter().collect()
+                    } else {
+                        again.iter().filter_map(|at| branches.get(*at)).collect()
+                    };
                     return self.act(&definition, &calls, situation);
                 }
                 (Stage::Work, Work::Machine(inner)) => {
@@ -306,9 +314,10 @@ impl StateMachine {
         let definition = Arc::clone(&self.definition);
         let state = state(&definition.machine, &self.memory.frames);
         let Some(frame) = self.memory.frames.last_mut() else { return };
-        let is_parallel =
-            matches!((frame.stage, &state.work), (Stage::Work, Work::Parallel { .. }));
-        if !is_parallel && is_put_off(result.status, self.memory.put_off) {
+        if let (Stage::Work, Work::Parallel { branches, join }) = (frame.stage, &state.work) {
+            return self.on_branch(state, branches.len(), *join, result);
+        }
+        if is_put_off(result.status, self.memory.put_off) {
             self.memory.put_off += 1;
             return;
         }
@@ -334,22 +343,45 @@ impl StateMachine {
             (Stage::Work, Work::Action(_)) => {
                 self.choose(state, &Seen { ok: result.status == Status::Ok, results: &[result] });
             }
-            (Stage::Work, Work::Parallel { branches, join }) => {
-                self.memory.branches.push(result.clone());
-                if self.memory.branches.len() == branches.len() {
-                    let results = std::mem::take(&mut self.memory.branches);
-                    let mut ended = results.iter().map(|result| result.status == Status::Ok);
-                    let ok = match join {
-                        Join::All => ended.all(|ok| ok),
-                        Join::Any => ended.any(|ok| ok),
-                    };
-                    let seen: Vec<&ToolResult> = results.iter().collect();
-                    self.choose(state, &Seen { ok, results: &seen });
+            // Nothing was asked for, so nothing is meant; branches have rules of their own.
+            (Stage::Work, Work::Nothing | Work::Parallel { .. } | Work::Machine(_))
+            | (Stage::Work, Work::End { .. }) => {}
+        }
+    }
+
+    /// The results of branches come in the order in which they were asked for. Those that were put off are begun again once the
+    /// others have ended.
+    fn on_branch(&mut self, state: &State, branches: usize, join: Join, result: &ToolResult) {
+        let memory = &mut self.memory;
+        match memory.again.is_empty() {
+            true => memory.branches.push(result.clone()),
+            false => {
+                let at = memory.again.remove(0);
+                if let Some(branch) = memory.branches.get_mut(at) {
+                    result.clone_into(branch);
                 }
             }
-            // Nothing was asked for, so nothing is meant.
-            (Stage::Work, Work::Nothing | Work::Machine(_) | Work::End { .. }) => {}
         }
+        if !memory.again.is_empty() || memory.branches.len() < branches {
+            return;
+        }
+        let ended = memory.branches.iter().enumerate();
+        let put_off = ended.filter(|(_, ended)| is_put_off(ended.status, memory.put_off));
+        memory.again = put_off.map(|(at, _)| at).collect();
+        if !memory.again.is_empty() {
+            memory.put_off += 1;
+            return;
+        }
+        memory.put_off = 0;
+        memory.carried_out += branches as u64;
+        let results = std::mem::take(&mut memory.branches);
+        let mut ended = results.iter().map(|result| result.status == Status::Ok);
+        let ok = match join {
+            Join::All => ended.all(|ok| ok),
+            Join::Any => ended.any(|ok| ok),
+        };
+        let seen: Vec<&ToolResult> = results.iter().collect();
+        self.choose(state, &Seen { ok, results: &seen });
     }
 
     /// Takes the first transition that holds, or ends.

@@ -200,6 +200,39 @@ fn branches_run_at_once_and_are_joined() {
 }
 
 #[test]
+fn a_branch_that_was_not_begun_is_begun_after_the_note_and_the_others_keep_what_came_of_them() {
+    let branch =
+        |name: &str| json!({"name": name, "tool": "shell", "parameters": {"command": "x"}});
+    let config = json!({"initial": "all", "max_steps": 3, "states": {
+        "all": {
+            "parallel": [branch("a"), branch("b"), branch("c")],
+            "transitions": [
+                {"to": "done", "when": "ok"},
+                {"to": "bad"},
+            ],
+        },
+        "done": {"terminal": true},
+        "bad": {"terminal": true, "outcome": "failed"},
+    }});
+    insta::assert_snapshot!(check(config.clone(), &["ok", "skipped", "skipped", "skipped", "ok", "ok"]), @r#"
+    act all/a + all/b + all/c -> ok -> skipped -> skipped
+    act all/b + all/c -> skipped -> ok
+    act all/b -> ok
+    claim: the state machine ended in the state "done"
+    "#);
+    insta::assert_snapshot!(check(config.clone(), &["ok", "1", "skipped", "ok"]), @r#"
+    act all/a + all/b + all/c -> ok -> error -> skipped
+    act all/c -> ok
+    give up: the state machine ended in the failed state "bad"
+    "#);
+    let log = check(config, &["skipped"; 999]);
+    assert!(
+        log.ends_with("give up: the state machine ended in the failed state \"bad\"\n"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_machine_inside_a_state_runs_to_its_end() {
     let inner = json!({"initial": "try", "states": {
         "try": {"action": call("try"), "transitions": [{"to": "good", "when": "ok"}, {"to": "bad"}]},
