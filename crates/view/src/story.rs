@@ -23,6 +23,8 @@ pub struct Story {
     pub running: BTreeMap<CallId, Running>,
     /// The last calls that failed since one that did not, oldest first.
     pub failures: VecDeque<Failure>,
+    /// Calls that were stopped since one last began: no failures of the work.
+    pub cut_short: Vec<Failure>,
     /// The results of the last check of a claim.
     pub verdict: Vec<CriterionResult>,
     /// How often a claim did not hold.
@@ -51,7 +53,7 @@ pub struct Running {
     pub changes: Vec<Change>,
 }
 
-/// A call that failed.
+/// A call that failed, or that was stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The call.
@@ -82,6 +84,7 @@ impl Story {
                 let changes = changes(input);
                 let running = Running { title, since: event.time, changes };
                 self.running.insert(*call, running);
+                self.cut_short.clear();
             }
             EventKind::ToolEnded { call, tool, result, .. } => self.on_ended(*call, tool, result),
             EventKind::OwnerLost { .. } | EventKind::Detached { .. } => self.running.clear(),
@@ -178,8 +181,16 @@ impl Story {
             self.failures.clear();
             return;
         }
+        // What was not begun has nothing to tell.
+        if result.status == Status::Skipped {
+            return;
+        }
         let title = running.map_or_else(|| tool.to_owned(), |running| running.title);
-        self.failures.push_back(Failure { call, title, result: result.clone() });
+        let failure = Failure { call, title, result: result.clone() };
+        if result.status == Status::Aborted {
+            return self.cut_short.push(failure);
+        }
+        self.failures.push_back(failure);
         if self.failures.len() > FAILURES {
             self.failures.pop_front();
         }

@@ -227,6 +227,11 @@ fn finished(subject: &Subject<'_>, outcome: Outcome, reason: &str) -> Vec<Line> 
         subject.story.verdict.iter().flat_map(|result| criterion(result, EVIDENCE)).map(indent),
     );
     let well = matches!(outcome, Outcome::Verified | Outcome::Completed);
+    let stopped = subject.story.cut_short.iter().take(RUNNING).filter(|_| !well);
+    lines.extend(stopped.map(|call| {
+        let why = text::short(&call.result.text, 200);
+        Line::plain(format!("  cut short: {} {} ({why})", call.call, call.title))
+    }));
     if !well && subject.story.verdict.is_empty() {
         // The last failure is often all there is to know, unless the reason is that failure.
         let known = |failure: &&story::Failure| reason.contains(failure.result.text.trim());

@@ -1,6 +1,7 @@
 //! `drivetrain why`: why it stopped or what it waits for, on one screen.
 
 use serde_json::json;
+use view::story::Failure;
 use view::why;
 
 use crate::error::CommandError;
@@ -21,12 +22,9 @@ pub(crate) fn run(prefix: &str, json: bool) -> Result<u8, CommandError> {
             .collect();
         let mut shown = task.json();
         shown["standing"] = json!(standing);
-        shown["failures"] = task
-            .story
-            .failures
-            .iter()
-            .map(|failure| json!({ "call": failure.call, "title": failure.title, "result": failure.result }))
-            .collect();
+        let told = |failure: &Failure| json!({ "call": failure.call, "title": failure.title, "result": failure.result });
+        shown["failures"] = task.story.failures.iter().map(told).collect();
+        shown["cut_short"] = task.story.cut_short.iter().map(told).collect();
         shown["next"] = json!(next);
         output::json(&shown);
     } else {

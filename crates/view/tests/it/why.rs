@@ -4,6 +4,7 @@ use machine::input::{Command, Signal};
 use machine::policy::budget::{Budget, Spend};
 use machine::state::Standing;
 use machine::task::{CriterionResult, Outcome};
+use machine::time::Span;
 use machine::tool::{Status, ToolResult};
 use serde_json::{Value, json};
 use view::why::{self, Subject};
@@ -168,6 +169,43 @@ fn an_exhausted_budget_says_how_to_raise_it() {
       drivetrain raise k3v9 --max-turns 4  allow more
       drivetrain resume k3v9               then go on
       drivetrain log k3v9                  everything that happened
+    ");
+}
+
+#[test]
+fn a_call_that_a_limit_or_a_person_cut_short_is_no_failure() {
+    let ended_by = |command: Command| {
+        let mut task = spec("user", Value::Null);
+        task.budget.max_time = Some(Span::seconds(9));
+        let mut scene = Scene::begin(task);
+        let said = |line: &str| Command::Tell { line: line.to_owned(), question: None };
+        scene.put(said("shell make"));
+        scene.end(ToolResult { exit: Some(2), ..ToolResult::ended(Status::Error, "no rule") });
+        scene.put(said("shell sleep 100"));
+        scene.now += 10_000;
+        scene.put(command);
+        scene.pid = None;
+        scene
+            .why()
+            .lines()
+            .skip(2)
+            .take_while(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    insta::assert_snapshot!(ended_by(Command::Cancel { reason: String::new() }), @"
+    It was cancelled.
+      cut short: c2 shell: sleep 100 (the task was cancelled)
+      last failure: c1 shell: make
+        | no rule
+    ");
+    let note = Command::FollowUp { text: "later".to_owned() };
+    insta::assert_snapshot!(ended_by(note), @"
+    It stopped at a limit of its budget. It can go on with a larger one.
+      max_time = 9s reached (10s500ms)
+      cut short: c2 shell: sleep 100 (the budget was exhausted)
+      last failure: c1 shell: make
+        | no rule
     ");
 }
 
