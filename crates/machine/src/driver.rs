@@ -30,6 +30,7 @@ use serde_json::Value;
 use crate::agent::{AgentCall, AgentTurn};
 use crate::child::step::{ChildEnd, TaskOrder};
 use crate::id::CallId;
+use crate::input::Command;
 use crate::message::{ModelCall, ModelFailure, Reply};
 use crate::policy::permission::Author;
 use crate::server::ToolOffer;
@@ -498,6 +499,28 @@ impl DriverSlot {
     /// Whether a failed verdict may have ended it, so that it has to be told to try again: what it does was written down.
     pub(crate) fn ends_by_verdict(&self) -> bool {
         matches!(self.name.as_str(), "workflow" | "state_machine") || composite::is_kind(&self.name)
+    }
+
+    /// What becomes of a note to it, where it does not simply read it: steps that were written down take no advice, only
+    /// whoever works at one of them does.
+    pub(crate) fn remark(&self, command: &Command) -> Option<String> {
+        match command {
+            Command::Steer { .. } | Command::FollowUp { .. } => {}
+            Command::Interrupt { note } if !note.is_empty() => {}
+            _ => return None,
+        }
+        let is_written = |name: &str| matches!(name, "workflow" | "state_machine");
+        let within = self.within();
+        if !within.iter().any(|name| is_written(name)) {
+            return None;
+        }
+        let reads = within.iter().any(|name| !is_written(name) && !composite::is_kind(name));
+        Some(match reads {
+            true => "only the steps at which a model, an agent, a plugin or a person is at work then read it; the others do \
+                     what was written"
+                .to_owned(),
+            false => "its steps do what was written, and nobody reads the note: it stands in the log alone".to_owned(),
+        })
     }
 
     /// Makes a driver at its beginning.

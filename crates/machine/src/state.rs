@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::acceptance::judge::Judging;
 use crate::activity::request::Requests;
-use crate::agent::Unknown;
+use crate::agent::{Unknown, ability};
 use crate::cause::Cause;
 use crate::child::{self, Child, HeldAsk};
 use crate::contest::Proof;
@@ -22,7 +22,7 @@ use crate::driver::{
     Situation, Wait,
 };
 use crate::id::{CallId, EffectId, QuestionId, TaskId};
-use crate::input::MACHINE_VERSION;
+use crate::input::{Command, MACHINE_VERSION};
 use crate::policy::budget::{Budget, Spend};
 use crate::policy::gateway::Ledger;
 use crate::policy::grant::Grant;
@@ -553,6 +553,17 @@ impl State {
     /// The name of who decides.
     pub fn driver_name(&self) -> &str {
         &self.driver.name
+    }
+
+    /// What a command does later, or otherwise, than one may expect, because of who decides or works.
+    /// `is_driven` says whether a living process drives it.
+    pub fn remark(&self, command: &Command, is_driven: bool) -> Option<String> {
+        let of_worker = ability::remark(&self.data, command).filter(|_| is_driven);
+        // Whoever is asked reads what is said in between.
+        let reads_it = matches!(self.data.phase, Phase::Consulting { .. })
+            && !matches!(command, Command::FollowUp { .. });
+        let of_driver = || self.driver.remark(command).filter(|_| !reads_it);
+        of_worker.or_else(of_driver)
     }
 
     /// Who decides, as it was configured.

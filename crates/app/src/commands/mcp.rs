@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use journal::{Journal, Loaded};
 use machine::Command;
-use machine::agent::ability;
 use machine::child::minding::{ChildSeen, Rescue};
 use machine::driver::Registry;
 use machine::id::TaskId;
@@ -176,8 +175,7 @@ impl Server {
         let records = Records::open()?;
         let id = self.find(&records, prefix)?;
         let task = records.glance(&records.journal.task(id.as_str())?)?;
-        let remark =
-            ability::remark(task.state.data(), &command).filter(|_| task.driven_by.is_some());
+        let remark = task.state.remark(&command, task.driven_by.is_some());
         records.give(&id, command)?;
         self.settle(&id);
         let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();

@@ -1,7 +1,6 @@
 //! Commands that tell a task something: `pause`, `cancel`, `interrupt`, `steer`, `follow-up`, `compact`, `raise`.
 
 use machine::Command;
-use machine::agent::ability;
 use machine::id::TaskId;
 use serde_json::{Value, json};
 use view::Line;
@@ -90,11 +89,10 @@ pub(crate) fn give(
     json: bool,
 ) -> Result<u8, CommandError> {
     let ends = matches!(command, Command::Cancel { .. });
-    // What an agent that is at work cannot do is said; a task that cannot be read is the next line's error.
+    // What whoever works or decides cannot do is said; a task that cannot be read is the next line's error.
     let row = journal::Journal::task(&records.journal, id.as_str()).ok();
     let task = row.and_then(|row| records.glance(&row).ok());
-    let driven = task.filter(|task| task.driven_by.is_some());
-    let remark = driven.and_then(|task| ability::remark(task.state.data(), &command));
+    let remark = task.and_then(|task| task.state.remark(&command, task.driven_by.is_some()));
     let process = records.give(id, command)?;
     if ends && process.is_none() {
         // Nobody drives it who would say so: whoever waits for it is told here, or when it is looked at.

@@ -55,7 +55,8 @@ fn notes_and_budgets_reach_a_running_task() {
     let task = environment.start(&["run", "task.toml"]);
     environment.until_file("one");
     environment.ok(&["steer", &task.id, "be", "quick", "--json"]);
-    environment.ok(&["follow-up", &task.id, "then rest"]);
+    let told = environment.ok(&["follow-up", &task.id, "then rest"]);
+    assert!(told.contains("\nits steps do what was written, and nobody reads the note"), "{told}");
     let raised: serde_json::Value =
         serde_json::from_str(&environment.ok(&["raise", &task.id, "--max-turns", "9", "--json"]))
             .unwrap();

@@ -560,3 +560,35 @@ fn a_refused_claim_that_a_person_has_tried_again_is_made_again() {
     play.tell("go on");
     assert_eq!(play.story.last().unwrap(), "verified", "{:?}", play.story);
 }
+
+#[test]
+fn of_a_note_to_steps_that_were_written_down_is_said_what_becomes_of_it() {
+    let steer = || Command::Steer { text: "use make".to_owned() };
+    let remark = |of: &Value, command: Command| {
+        let play = Play::of(task(of));
+        play.rig.state.remark(&command, true).unwrap_or_default()
+    };
+    let unread =
+        "its steps do what was written, and nobody reads the note: it stands in the log alone";
+    let plain = steps(&[sh("a")]);
+    assert_eq!(remark(&plain, steer()), unread);
+    assert_eq!(remark(&machine("a"), steer()), unread);
+    assert_eq!(remark(&several("sequence", &[machine("a"), plain.clone()]), steer()), unread);
+    assert_eq!(remark(&plain, Command::FollowUp { text: "use make".to_owned() }), unread);
+    assert_eq!(remark(&plain, Command::Interrupt { note: "use make".to_owned() }), unread);
+    assert_eq!(remark(&plain, Command::Interrupt { note: String::new() }), "", "there is no note");
+    assert_eq!(remark(&plain, Command::Pause), "");
+    let some = "only the steps at which a model, an agent, a plugin or a person is at work then read it; the others do what \
+                was written";
+    let mixed = several("sequence", &[plain.clone(), steps(&[agent()])]);
+    assert_eq!(remark(&mixed, steer()), some);
+    let asks = json!({ "name": "b", "driver": "llm", "prompt": "p", "driver_config": { "model": "script/x" } });
+    let flow = steps(&[sh("a"), asks.clone()]);
+    assert_eq!(remark(&flow, steer()), some);
+    // Whoever works already reads it, and whoever decides alone does so in any case.
+    let mut play = Play::of(task(&steps(&[asks])));
+    play.rig.attach(false).open_workspace();
+    assert_eq!(play.rig.state.remark(&steer(), true), None);
+    let model = json!({ "driver": "llm", "driver_config": { "model": "script/x" } });
+    assert_eq!(remark(&model, steer()), "");
+}
