@@ -66,6 +66,9 @@ pub const LIMIT_REACHED: &str = "max_steps = ";
 /// Why a chat waits after a person stopped the model without a word.
 const STOPPED: &str = "stopped";
 
+/// What is added to a refusal in a chat.
+const LEFT_OUT: &str = "what you say next goes without the line that was refused";
+
 /// Answers in a row that were cut at the model's limit, or could not be used, before the driver gives up.
 const MOST_CUTS: u32 = 3;
 
@@ -180,6 +183,9 @@ struct Memory {
     /// Why it cannot go on; in a chat, not without a person's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<String>,
+    /// Whether the last answer in a chat was a refusal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    refused: bool,
     /// Whether a person ended the chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     done: bool,
@@ -435,6 +441,7 @@ impl Llm {
         self.memory.steps += 1;
         self.memory.squeezed = None;
         self.memory.context = reply.usage.total();
+        self.memory.refused = false;
         if self.window.is_none_or(|window| !compact::is_full(self.memory.context, window)) {
             self.memory.squeezes = 0;
         }
@@ -468,17 +475,58 @@ impl Llm {
             }
             StopReason::Pause => {}
             StopReason::Refusal => {
-                self.memory.end = Some(match reply.message.text() {
+                let mut reason = match reply.message.text() {
                     said if said.trim().is_empty() => {
                         "the model refused, without a word".to_owned()
                     }
                     said => format!("the model refused: {said}"),
-                });
+                };
+                self.memory.refused = self.chat;
+                if self.chat && self.refused_line().is_some() {
+                    reason.push_str(&format!(" ({LEFT_OUT})"));
+                }
+                self.memory.end = Some(reason);
             }
             StopReason::EndTurn | StopReason::StopSequence | StopReason::ToolUse => {
                 self.memory.claim = Some(reply.message.text());
             }
         }
+    }
+
+    /// The place of what a person said last, unless the goal stands there, without which nobody knows what the chat is for.
+    fn refused_line(&self) -> Option<usize> {
+        let is_line = |message: &Arc<Message>| {
+            let mut parts = message.blocks.iter().map(|block| &block.part);
+            message.role == Role::User && parts.any(|part| matches!(part, Part::Text { .. }))
+        };
+        self.memory.messages.iter().rposition(is_line).filter(|at| *at > 0)
+    }
+
+    /// What a provider refused it refuses again as long as it stands in the conversation: the line and all that was done for its
+    /// sake are left out, save results that belong to calls before it, and what was said before stands as it did.
+    fn leave_refused_out(&mut self) {
+        if !std::mem::take(&mut self.memory.refused) {
+            return;
+        }
+        let Some(at) = self.refused_line() else { return };
+        let messages = Arc::make_mut(&mut self.memory.messages);
+        let rest = messages.drain(at..).next();
+        let line = rest.map(|line| line.blocks.clone()).unwrap_or_default();
+        let (results, said): (Vec<Block>, Vec<Block>) =
+            line.into_iter().partition(|block| matches!(block.part, Part::ToolResult { .. }));
+        if !results.is_empty() {
+            messages.push(Arc::new(Message { role: Role::User, blocks: results }));
+        }
+        self.memory.moved = self.memory.moved.min(messages.len());
+        let last = messages.last().filter(|last| last.role == Role::Assistant);
+        self.memory.claim = last.map(|last| last.text());
+        // A summary would bring them back.
+        let is_said = |note: &String| {
+            said.iter().any(
+                |block| matches!(&block.part, Part::Text { text } if text.ends_with(note.as_str())),
+            )
+        };
+        self.memory.notes.retain(|note| !is_said(note));
     }
 
     fn on_failure(&mut self, failure: &ModelFailure) {
@@ -557,6 +605,9 @@ impl Llm {
             // There was nothing to stop: the person speaks, as before.
             return;
         }
+        if !note.text.trim().is_empty() {
+            self.leave_refused_out();
+        }
         self.memory.claim = None;
         self.memory.end = None;
         if !note.text.trim().is_empty() {
@@ -584,6 +635,7 @@ impl Llm {
             self.memory.claim.get_or_insert_default();
             return;
         }
+        self.leave_refused_out();
         if let Some(focus) = focus(line).filter(|_| self.chat) {
             focus.clone_into(&mut self.memory.focus);
             self.memory.squeeze = Some(Squeeze::Summary);

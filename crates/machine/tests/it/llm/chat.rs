@@ -3,7 +3,7 @@
 use machine::effect::Effect;
 use machine::input::{Command, Signal};
 use machine::message::{ModelFailure, Retry, StopReason, Usage};
-use machine::state::Standing;
+use machine::state::{Standing, State};
 use machine::task::{CriterionResult, DriverSpec, Outcome};
 use machine::tool::ToolResult;
 use machine::verdict::Verdict;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{chat, reply, sent, told};
 use crate::model::{answer, task, text, tool};
-use crate::rig::{Rig, check_of};
+use crate::rig::{Rig, check_of, registry};
 
 #[test]
 fn in_a_chat_a_person_speaks_when_the_model_has_nothing_more_to_do() {
@@ -168,6 +168,72 @@ fn in_a_chat_another_model_answers_what_the_former_could_not() {
     answer(&mut rig, Ok(reply(vec![text("I will not")], StopReason::Refusal)));
     hand_over(&mut rig);
     assert_eq!(sent(&rig).pop().unwrap(), "User: Go on.", "the last word is never the model's");
+}
+
+#[test]
+fn in_a_chat_a_line_that_was_refused_is_left_out_once_a_person_says_something_else() {
+    let refuses = || Ok(reply(vec![text("I will not")], StopReason::Refusal));
+    let says = |rig: &mut Rig, said: &str| {
+        answer(rig, Ok(reply(vec![text(said)], StopReason::EndTurn)));
+    };
+    let asked = |rig: &Rig| {
+        let Standing::AwaitingPerson { asks } = rig.state.standing() else { panic!("goes on") };
+        format!("{asks:?}")
+    };
+    let is_left_out =
+        "the model refused: I will not (what you say next goes without the line that was refused)";
+    let reload = |rig: &mut Rig| {
+        let saved = rig.state.save();
+        rig.state = State::load(&saved, registry()).unwrap();
+    };
+    let mut rig = chat(json!({}));
+    says(&mut rig, "hello");
+    told(&mut rig, "a bad thing");
+    answer(&mut rig, refuses());
+    assert!(asked(&rig).contains(is_left_out), "{}", asked(&rig));
+    reload(&mut rig);
+    told(&mut rig, "a worse thing");
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: hello", "User: a worse thing"]);
+    // With it goes what was done for its sake; the results of calls before it stay with their calls.
+    let calls = || Ok(reply(vec![tool("u1", "read", json!({ "path": "a" }))], StopReason::ToolUse));
+    answer(&mut rig, calls());
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    answer(&mut rig, refuses());
+    rig.command(Command::Steer { text: "a good thing".to_owned() });
+    let said = ["User: a goal", "Assistant: hello", "User: The operator says: a good thing"];
+    assert_eq!(sent(&rig), said);
+    says(&mut rig, "well");
+    told(&mut rig, "more");
+    assert_eq!(sent(&rig).len(), 5, "what was not refused stays");
+
+    let mut rig = chat(json!({ "max_steps": 1 }));
+    answer(&mut rig, calls());
+    let read = rig.effect("run_tool").0;
+    rig.ended(read, ToolResult::ok("A"));
+    told(&mut rig, "a bad thing");
+    answer(&mut rig, refuses());
+    told(&mut rig, "a good thing");
+    assert_eq!(
+        sent(&rig),
+        ["User: a goal", "Assistant: use u1 read", "User: result u1 A", "User: a good thing"]
+    );
+    // A summary does not bring it back, and needs no answer.
+    let mut rig = chat(json!({}));
+    says(&mut rig, "hello");
+    rig.command(Command::Steer { text: "a bad thing".to_owned() });
+    answer(&mut rig, refuses());
+    told(&mut rig, "/compact");
+    says(&mut rig, "nothing yet");
+    assert!(asked(&rig).contains("your turn"), "{}", asked(&rig));
+    told(&mut rig, "a good thing");
+    assert!(!sent(&rig).join(" ").contains("a bad thing"), "{:?}", sent(&rig));
+    // The goal stays: without it nobody knows what the chat is for.
+    let mut rig = chat(json!({}));
+    answer(&mut rig, refuses());
+    assert!(!asked(&rig).contains("goes without"), "{}", asked(&rig));
+    told(&mut rig, "a good thing");
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: I will not", "User: a good thing"]);
 }
 
 #[test]
