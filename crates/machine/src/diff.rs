@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
             && lines.peek_after().is_some_and(|l| l.starts_with("+++ "))
         {
             let mut patch = FilePatch::default();
-            parse_names(&mut lines, &mut patch)?;
+            parse_names(&mut lines, &mut patch, None)?;
             parse_hunks(&mut lines, &mut patch)?;
             patches.push(patch);
         } else if line.starts_with("@@ ") {
@@ -106,7 +106,9 @@ impl<'a> Lines<'a> {
 fn parse_git(lines: &mut Lines<'_>) -> Result<FilePatch, String> {
     let header = lines.peek().unwrap_or_default();
     let mut patch = FilePatch::default();
-    let (mut created, mut deleted, mut named) = (false, false, false);
+    let (mut created, mut deleted) = (false, false);
+    // As they are written, from where and to where.
+    let mut moved: Option<(&str, &str)> = None;
     lines.at += 1;
     while let Some(line) = lines.peek() {
         let mode = |patch: &mut FilePatch, mode: &str| match mode.trim() {
@@ -134,16 +136,29 @@ fn parse_git(lines: &mut Lines<'_>) -> Result<FilePatch, String> {
         {
             patch.copies = line.starts_with("copy");
             patch.old = Some(unquoted(name));
-            named = true;
+            moved = Some((name, ""));
         } else if let Some(name) = line.strip_prefix("rename to ").or(line.strip_prefix("copy to "))
         {
             patch.new = Some(unquoted(name));
+            moved = moved.map(|(from, _)| (from, name));
         } else if line.starts_with("--- ") {
             let (at, mut said) = (lines.at, FilePatch::default());
-            parse_names(lines, &mut said)?;
+            // Git can be told to write no prefixes, and there are folders called `a` and `b`.
+            let bare = match moved {
+                Some((from, to)) => (named_in(header) == Some(&format!("{from} {to}")))
+                    .then(|| (unquoted(from), unquoted(to))),
+                None => bare_name(header).map(|name| (name.clone(), name)),
+            };
+            parse_names(lines, &mut said, bare)?;
+            let named = moved.is_some();
             let own = if named { patch.new.clone() } else { name_in_header(header) };
-            let is_own =
-                |own: &str| said.name() == own || said.name().ends_with(&format!("/{own}"));
+            let is_own = |own: &str| {
+                let name = said.name();
+                // Models write the same prefix twice in a header.
+                let inner = own.strip_prefix("a/").or(own.strip_prefix("b/"));
+                let is_alike = !named && inner == Some(name);
+                name == own || name.ends_with(&format!("/{own}")) || is_alike
+            };
             if !own.is_none_or(|own| is_own(&own)) {
                 // Another file, without a header of its own.
                 lines.at = at;
@@ -166,7 +181,7 @@ fn parse_git(lines: &mut Lines<'_>) -> Result<FilePatch, String> {
         }
         lines.at += 1;
     }
-    if !named {
+    if moved.is_none() {
         let name = name_in_header(header)
             .ok_or_else(|| format!("cannot tell the file's name from {header:?}"))?;
         patch.old = (!created).then(|| name.clone());
@@ -175,9 +190,25 @@ fn parse_git(lines: &mut Lines<'_>) -> Result<FilePatch, String> {
     Ok(patch)
 }
 
+/// What `diff --git` is followed by.
+fn named_in(header: &str) -> Option<&str> {
+    header.strip_prefix("diff --git ")
+}
+
+/// The name in `diff --git NAME NAME`: prefixes would differ.
+fn bare_name(header: &str) -> Option<String> {
+    let rest = named_in(header)?;
+    let half = rest.len().checked_sub(1)? / 2;
+    let (old, new) = (rest.get(..half)?, rest.get(half..)?.strip_prefix(' ')?);
+    (old == new).then(|| unquoted(old))
+}
+
 /// The name in `diff --git a/NAME b/NAME`, where both are the same.
 fn name_in_header(header: &str) -> Option<String> {
-    let rest = header.strip_prefix("diff --git ")?;
+    let rest = named_in(header)?;
+    if let Some(bare) = bare_name(header) {
+        return Some(bare);
+    }
     if let Some(quoted) = rest.strip_prefix('"') {
         let end = quoted.find("\" ")? + 2;
         return Some(without_prefix(&unquoted(&rest[..end]), "a/"));
@@ -188,8 +219,12 @@ fn name_in_header(header: &str) -> Option<String> {
     (old == new).then_some(old)
 }
 
-/// The lines `--- OLD` and `+++ NEW`.
-fn parse_names(lines: &mut Lines<'_>, patch: &mut FilePatch) -> Result<(), String> {
+/// The lines `--- OLD` and `+++ NEW`. Names that the header has without prefixes have none here either.
+fn parse_names(
+    lines: &mut Lines<'_>,
+    patch: &mut FilePatch,
+    bare: Option<(String, String)>,
+) -> Result<(), String> {
     let old = lines.peek().and_then(|line| line.strip_prefix("--- ")).unwrap_or_default();
     lines.at += 1;
     let Some(new) = lines.peek().and_then(|line| line.strip_prefix("+++ ")) else {
@@ -204,8 +239,13 @@ fn parse_names(lines: &mut Lines<'_>, patch: &mut FilePatch) -> Result<(), Strin
     let no_old = began_then(old) && ranges.is_some_and(|(old, _)| is_empty(old));
     let no_new = began_then(new) && ranges.is_some_and(|(_, new)| is_empty(new));
     let (old, new) = (file_name(old).filter(|_| !no_old), file_name(new).filter(|_| !no_new));
-    let prefixed = old.as_ref().is_none_or(|name| name.starts_with("a/"))
-        && new.as_ref().is_none_or(|name| name.starts_with("b/"));
+    let are = |is: &dyn Fn(&str) -> bool, name: &Option<String>| name.as_deref().is_none_or(is);
+    let is_bare = bare.is_some_and(|(before, after)| {
+        are(&|name| name == before, &old) && are(&|name| name == after, &new)
+    });
+    let prefixed = !is_bare
+        && are(&|name| name.starts_with("a/"), &old)
+        && are(&|name| name.starts_with("b/"), &new);
     let strip = |name: String, prefix| if prefixed { without_prefix(&name, prefix) } else { name };
     patch.old = old.map(|name| strip(name, "a/"));
     patch.new = new.map(|name| strip(name, "b/"));
@@ -511,4 +551,58 @@ fn mismatch(lines: &[&[u8]], wanted: &[Vec<u8>], expected: usize) -> String {
         }
     }
     "it overlaps the hunk before it".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each file's names before and after, and how many hunks it has.
+    fn read(diff: &str) -> Vec<(Option<String>, Option<String>, usize)> {
+        let patches = parse(diff).unwrap();
+        patches.into_iter().map(|patch| (patch.old, patch.new, patch.hunks.len())).collect()
+    }
+
+    fn name(name: &str) -> Option<String> {
+        Some(name.to_owned())
+    }
+
+    #[test]
+    fn folders_that_are_really_called_a_and_b_are_told_from_prefixes_by_the_header() {
+        let hunk = "@@ -1 +1 @@\n-x\n+y\n";
+        let renamed = |header: &str, from: &str, to: &str| {
+            format!(
+                "diff --git {header}\nsimilarity index 90%\nrename from a/x\nrename to b/x\nindex 1..2 100644\n\
+                 --- {from}\n+++ {to}\n{hunk}"
+            )
+        };
+        let moved = [(name("a/x"), name("b/x"), 1)];
+        assert_eq!(read(&renamed("a/x b/x", "a/x", "b/x")), moved, "without prefixes");
+        assert_eq!(read(&renamed("a/a/x b/b/x", "a/a/x", "b/b/x")), moved);
+        // With prefixes, what follows a file that only moved may be about another one.
+        let two = [(name("a/x"), name("b/x"), 0), (name("x"), name("x"), 1)];
+        assert_eq!(read(&renamed("a/a/x b/b/x", "a/x", "b/x")), two);
+        let gone = "diff --git a/x a/x\ndeleted file mode 100644\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
+        assert_eq!(read(gone), [(name("a/x"), None, 1)]);
+        let made =
+            "diff --git b/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n";
+        assert_eq!(read(made), [(None, name("b/x"), 1)]);
+        let quoted = "diff --git \"b/\\303\\251\" \"b/\\303\\251\"\nnew file mode 100644\n--- /dev/null\n\
+                      +++ \"b/\\303\\251\"\n@@ -0,0 +1 @@\n+x\n";
+        assert_eq!(read(quoted), [(None, name("b/é"), 1)]);
+        let mode = "diff --git a/x a/x\nold mode 100644\nnew mode 100755\n";
+        assert_eq!(read(mode), [(name("a/x"), name("a/x"), 0)]);
+        let made = "diff --git a/b/x b/b/x\nnew file mode 100644\n--- /dev/null\n+++ b/b/x\n@@ -0,0 +1 @@\n+x\n";
+        assert_eq!(read(made), [(None, name("b/x"), 1)], "with prefixes");
+        let other = format!(
+            "diff --git b/x b/x\nold mode 100644\nnew mode 100755\n--- a/y\n+++ b/y\n{hunk}"
+        );
+        let two = [(name("b/x"), name("b/x"), 0), (name("y"), name("y"), 1)];
+        assert_eq!(read(&other), two, "another file, whose part has prefixes");
+        // Models are not as exact as git.
+        for header in ["src/x src/x", "a/src/x a/src/x", "b/src/x b/src/x", "a/src/x b/src/x"] {
+            let written = format!("diff --git {header}\n--- a/src/x\n+++ b/src/x\n{hunk}");
+            assert_eq!(read(&written), [(name("src/x"), name("src/x"), 1)], "{header}");
+        }
+    }
 }
