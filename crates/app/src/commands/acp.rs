@@ -346,12 +346,21 @@ impl Desk<'_> {
         let task = lock(&self.sessions).get(name).map(|session| session.task.clone());
         let Some(task) = task else { return Ok(()) };
         let talks = self.args.agent.is_none();
-        self.quietly(name, |desk| {
+        let stopped = self.quietly(name, |desk| {
             if !talks {
                 desk.give(&task, Command::Pause)?;
             }
             desk.give(&task, Command::Interrupt { note: String::new() }).map(drop)
-        })
+        });
+        // An agent takes its time to stop; who cancelled waits for none of it.
+        if let Some(session) = lock(&self.sessions).get_mut(name) {
+            for update in session.telling.stop() {
+                self.pipe.update(name, update);
+            }
+            let (session, key) = (name.to_owned(), session.prompt.clone());
+            self.pipe.tell(EditorOrder::Ended { session, key, end: EditorEnd::Cancelled });
+        }
+        stopped
     }
 
     fn answer(&mut self, key: &str, may: bool, always: bool) -> Result<(), CommandError> {

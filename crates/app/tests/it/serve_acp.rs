@@ -81,6 +81,32 @@ fn a_cancelled_prompt_ends_at_once_and_the_next_one_goes_on() {
 }
 
 #[test]
+fn an_editor_hears_of_a_call_that_is_cancelled_before_its_prompt_has_ended() {
+    let place = TestEnvironment::new();
+    let call = "{ tool = \"shell\", input = { command = \"touch begun.txt; sleep 60\" } }";
+    let script = format!("[[reply]]\ntool_calls = [{call}]\n[[reply]]\ntext = \"here I am\"\n");
+    place.write("replies.toml", &script);
+    let mut editor = start(&place, &["--profile", "dev", "--no-sandbox"]);
+    editor.answer = "allow_once";
+    let session = editor.open(&place);
+    let id = editor.begin("session/prompt", prompt(&session, "do it"));
+    while editor.progress().last() != Some(&"in_progress") {
+        assert_eq!(editor.hear(), None, "the turn goes on");
+    }
+    place.until_file("begun.txt");
+    editor.send(&json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } }));
+    assert_eq!(editor.await_answer(id)["result"]["stopReason"], "cancelled");
+    assert_eq!(
+        editor.progress(),
+        ["pending", "in_progress", "failed"],
+        "all of it was told before"
+    );
+    let ended = editor.prompt(&session, "and now");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+    assert_eq!(editor.progress(), [""; 0], "and none of it once more");
+}
+
+#[test]
 fn an_editor_that_goes_is_not_waited_for_while_a_model_thinks() {
     let place = TestEnvironment::new();
     let slow = "[[reply]]\ndelay = \"60s\"\ntext = \"too late\"\n";

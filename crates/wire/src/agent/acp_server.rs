@@ -2,7 +2,8 @@
 //! events, what a task does becomes updates. No process and no clock; who runs the tasks is the runtime's business.
 //!
 //! A session is a task's conversation. A prompt is answered when its turn has ended; one that comes while another is
-//! under way is refused. A cancel ends the prompt with `cancelled`, whatever the task says later.
+//! under way is refused. A cancelled prompt ends as `cancelled`, however
+//! the task says that it ended.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +56,7 @@ pub enum EditorEvent {
         /// What is asked. Files that the editor names stand in it as their addresses.
         text: String,
     },
-    /// The turn is not wanted any more. It is ended already as far as the editor knows.
+    /// The turn is not wanted any more. What ends of it has to be told before its own end is.
     Cancel {
         /// The session.
         session: String,
@@ -242,10 +243,19 @@ pub struct AcpServer {
     last_key: u64,
     /// Requests for sessions that were not answered: the id, and the session if it is to be loaded.
     opening: BTreeMap<String, (Value, Option<String>)>,
-    /// The prompt under way in each session, and what its end is told with; nothing for a session that waits.
-    sessions: BTreeMap<String, Option<(String, Value)>>,
+    /// The prompt under way in each session; nothing for a session that waits.
+    sessions: BTreeMap<String, Option<Prompt>>,
     /// Questions that wait, by the id of our request.
     asks: BTreeMap<u64, (String, String)>,
+}
+
+/// A prompt that was not answered.
+#[derive(Debug)]
+struct Prompt {
+    /// What its end is told with.
+    key: String,
+    id: Value,
+    is_cancelled: bool,
 }
 
 impl AcpServer {
@@ -271,7 +281,7 @@ impl AcpServer {
                     self.on_request(id, &method, &params, reply, &mut out);
                 }
                 Ok(Incoming::Notification { method, params }) => {
-                    self.on_notification(&method, &params, reply, &mut out);
+                    self.on_notification(&method, &params, &mut out);
                 }
                 Ok(Incoming::Response { id, result }) => {
                     let Some((key, _)) = self.asks.remove(&id) else { continue };
@@ -366,12 +376,14 @@ impl AcpServer {
         out: &mut Vec<EditorEvent>,
     ) {
         let key = self.key();
+        self.let_go_of_cancelled(&session, reply);
         let refusal = match self.sessions.get_mut(&session) {
             None => Some((NOT_FOUND, format!("there is no session {session:?}"))),
             Some(Some(_)) => Some((INVALID_PARAMS, "a turn is under way; cancel it first".into())),
             Some(waiting) => match text_of(prompt) {
                 Ok(text) => {
-                    *waiting = Some((key.clone(), id.clone()));
+                    let is_cancelled = false;
+                    *waiting = Some(Prompt { key: key.clone(), id: id.clone(), is_cancelled });
                     out.push(EditorEvent::Prompt { session, key, text });
                     None
                 }
@@ -383,21 +395,23 @@ impl AcpServer {
         }
     }
 
-    fn on_notification(
-        &mut self,
-        method: &str,
-        params: &Value,
-        reply: &mut Vec<u8>,
-        out: &mut Vec<EditorEvent>,
-    ) {
+    /// An editor may go on before it is told that what it cancelled has stopped.
+    fn let_go_of_cancelled(&mut self, session: &str, reply: &mut Vec<u8>) {
+        let open = self.sessions.get_mut(session);
+        if let Some(prompt) = open.and_then(|open| open.take_if(|prompt| prompt.is_cancelled)) {
+            self.answer_end(&prompt.id, EditorEnd::Cancelled, reply);
+        }
+    }
+
+    fn on_notification(&mut self, method: &str, params: &Value, out: &mut Vec<EditorEvent>) {
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         if method != "session/cancel" {
             out.push(EditorEvent::Strange { reason: format!("{method} is not known") });
             return;
         }
-        // The protocol wants this prompt answered as cancelled; what the task says of its end comes too late.
-        if let Some(Some((_, id))) = self.sessions.get_mut(&session).map(Option::take) {
-            self.peer.answer(reply, &id, &json!({ "stopReason": "cancelled" }));
+        if let Some(Some(prompt)) = self.sessions.get_mut(&session)
+            && !std::mem::replace(&mut prompt.is_cancelled, true)
+        {
             self.asks.retain(|_, (_, of)| *of != session);
             out.push(EditorEvent::Cancel { session });
         }
@@ -444,10 +458,12 @@ impl AcpServer {
                 self.asks.insert(id, (key, session));
             }
             EditorOrder::Ended { session, key, end } => {
-                // One that was cancelled has been answered, and the one after it has an end of its own.
-                let is_it = |under_way: &mut (String, Value)| under_way.0 == key;
+                // One that was cancelled is told to have ended twice, and the one after it has an end of its own.
+                let is_it = |prompt: &mut Prompt| prompt.key == key;
                 let prompt = self.sessions.get_mut(&session).and_then(|open| open.take_if(is_it));
-                if let Some((_, id)) = prompt {
+                if let Some(Prompt { id, is_cancelled, .. }) = prompt {
+                    // The protocol wants this, whatever the task made of it.
+                    let end = if is_cancelled { EditorEnd::Cancelled } else { end };
                     self.answer_end(&id, end, &mut out);
                 }
             }

@@ -194,6 +194,18 @@ impl Telling {
         }
     }
 
+    /// What is told of calls that are being stopped, at once: nobody hears of them once the prompt has ended.
+    pub fn stop(&mut self) -> Vec<EditorUpdate> {
+        let shown = std::mem::take(&mut self.shown);
+        let ended = |call| EditorUpdate::CallEnded {
+            id: self.name(call),
+            ok: false,
+            text: "cancelled".to_owned(),
+            diffs: Vec::new(),
+        };
+        shown.into_keys().map(ended).collect()
+    }
+
     /// What is told of a call that a person is asked about.
     pub fn ask(
         &mut self,

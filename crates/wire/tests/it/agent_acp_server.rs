@@ -173,12 +173,15 @@ fn a_prompt_with_a_plan_calls_and_a_question_ends_as_it_is_told() {
 }
 
 #[test]
-fn a_cancel_ends_the_prompt_at_once_and_what_comes_later_is_dropped() {
+fn a_cancelled_prompt_ends_as_that_once_and_after_all_that_is_told_of_it() {
     let mut pair = opened();
     pair.tell(prompt());
     pair.tell(AgentOrder::Interrupt);
     assert_eq!(pair.asked.last(), Some(&EditorEvent::Cancel { session: "s".to_owned() }));
-    assert_eq!(pair.turn().end, AgentEnd::Interrupted);
+    pair.update(EditorUpdate::Said("I stop.".to_owned()));
+    // The task may have come to its end by itself meanwhile.
+    pair.serve(pair.ended(EditorEnd::Done));
+    assert_eq!((&pair.turn().end, pair.turn().text.as_str()), (&AgentEnd::Interrupted, "I stop."));
     let (late, later) = (pair.ended(EditorEnd::Cancelled), pair.ended(EditorEnd::Done));
     assert_eq!(pair.server.order(late), Ok(Vec::new()));
     pair.tell(prompt());
@@ -261,6 +264,30 @@ fn requests_that_do_not_fit_are_refused_with_a_reason() {
         assert_eq!(pair.server.read(format!("{line}\n").as_bytes(), &mut reply), []);
         assert!(String::from_utf8_lossy(&reply).contains(said), "{said}");
     }
+}
+
+#[test]
+fn an_editor_need_not_wait_for_the_end_of_what_it_cancelled() {
+    let mut pair = opened();
+    let mut read = |line: Value| {
+        let mut reply = Vec::new();
+        let events = pair.server.read(format!("{line}\n").as_bytes(), &mut reply);
+        (events.len(), String::from_utf8(reply).unwrap())
+    };
+    let ask = |id: u64| {
+        let params = json!({ "sessionId": "s", "prompt": [{ "type": "text", "text": "go" }] });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params })
+    };
+    assert_eq!(read(ask(7)), (1, String::new()));
+    assert!(read(ask(8)).1.contains("a turn is under way"));
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
+    assert_eq!(read(cancel.clone()), (1, String::new()));
+    assert_eq!(read(cancel), (0, String::new()), "once is enough");
+    let (events, reply) = read(ask(9));
+    let answer: Value = serde_json::from_str(&reply).unwrap();
+    assert_eq!((events, &answer["id"]), (1, &json!(7)), "the next one is taken");
+    assert_eq!(answer["result"]["stopReason"], "cancelled");
 }
 
 proptest! {
