@@ -496,6 +496,11 @@ impl DriverSlot {
         })
     }
 
+    /// Whether what a person says to it are lines of their own, and not answers to what it asks.
+    pub(crate) fn is_prompt(&self) -> bool {
+        matches!(self.name.as_str(), llm::KIND | user::KIND)
+    }
+
     /// Whether a failed verdict may have ended it, so that it has to be told to try again: what it does was written down.
     pub(crate) fn ends_by_verdict(&self) -> bool {
         matches!(self.name.as_str(), "workflow" | "state_machine") || composite::is_kind(&self.name)

@@ -15,6 +15,9 @@ use crate::step::Step;
 use crate::task::{DriverSpec, FileStanding, Outcome, TaskSpec};
 use crate::tool::{EffectClass, Status, ToolResult};
 
+/// How much of a question is told with its answer to whoever did not ask it, in characters.
+const QUESTION_KEPT: usize = 400;
+
 impl Step<'_> {
     pub(crate) fn on_start(&mut self, spec: TaskSpec) {
         let DriverSpec { name, config } = &spec.driver;
@@ -393,6 +396,16 @@ impl Step<'_> {
             // It was made once already, when the hand-over was accepted, from the same plain data.
             Err(reason) => self.finish(Outcome::Failed, reason),
         }
+    }
+
+    /// Keeps what a person said until the driver has decided since. A question is quoted: none of it may look like the operator's
+    /// own words.
+    pub(crate) fn remember_told(&mut self, said: &str, question: &str) {
+        let question: String = question.chars().take(QUESTION_KEPT).collect();
+        self.state.data.told.push(match question.as_str() {
+            "" => said.to_owned(),
+            question => format!("{said} (the answer to {question:?})"),
+        });
     }
 
     /// What people said and the former driver has not acted on is said to its successor, save what was about the former alone.

@@ -593,10 +593,13 @@ impl Step<'_> {
             return self.on_escalation_answered(&line);
         }
         self.stop(|pending| *pending == Pending::Alarm);
-        self.state.data.phase = Phase::Ready;
+        let question = match std::mem::replace(&mut self.state.data.phase, Phase::Ready) {
+            Phase::Waiting(Wait::Person { prompt, .. }) if !self.state.driver.is_prompt() => prompt,
+            _ => String::new(),
+        };
         let (driver, situation) = self.driver();
         driver.observe(&situation, &Fact::Told(&line));
-        self.state.data.told.push(line.clone());
+        self.remember_told(&line, &question);
         self.event(|| EventKind::Told { line });
     }
 

@@ -14,9 +14,6 @@ use crate::state::{CallStatus, DeciderTurn};
 use crate::step::Step;
 use crate::tool::{Status, ToolResult};
 
-/// How much of a question is told with its answer to whoever did not ask it, in characters.
-const QUESTION_KEPT: usize = 400;
-
 /// How far a yes reaches.
 pub(crate) struct Reach {
     pub(crate) scope: Scope,
@@ -193,9 +190,7 @@ impl Step<'_> {
         }
         // A worker in the middle of its turn hears it at once; whoever decides between turns does so when it decides again.
         if !is_asked_meanwhile {
-            // The question is quoted: none of it may look like the operator's own words.
-            let question: String = question.chars().take(QUESTION_KEPT).collect();
-            self.state.data.told.push(format!("{text} (the answer to {question:?})"));
+            self.remember_told(&text, &question);
         }
         self.end_call(id, ToolResult::ok(text));
     }

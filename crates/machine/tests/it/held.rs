@@ -279,6 +279,12 @@ fn what_a_person_says_to_a_task_at_rest_reaches_whoever_takes_over_before_it_is_
     let mut rig = at_rest(spec(json!({ "turns": [[ask]] })));
     let answer = Command::Answer { call: call(1), text: "this one".to_owned() };
     assert_eq!(hears(&mut rig, answer, next()), [r#"this one (the answer to "which?\nall?")"#]);
+    let step = json!({ "name": "ok", "approve": "Release?" });
+    let mut rig = at_rest(by("workflow", json!({ "name": "w", "steps": [step] })));
+    assert_eq!(
+        hears(&mut rig, told("yes"), next()),
+        [r#"yes (the answer to "Release? (yes / no)")"#]
+    );
     // What was acted on is not said again.
     let mut rig = person();
     rig.command(told("read a")).attach(false);
