@@ -204,15 +204,23 @@ impl SqliteJournal {
     /// the first damaged one. What was there is kept, in a folder `damaged-1` (or `-2` …) beside it, and
     /// what could not be kept is in the report. No process may have the journal open.
     pub fn rebuild(folder: &Path) -> Result<Report, JournalError> {
-        rebuild::rebuild(folder, &mut |_| None)
+        let report = rebuild::rebuild(folder, &mut |_| None)?;
+        Self::told_of_rebuild(folder)?;
+        Ok(report)
     }
 
-    /// The same, and a task that lost its end has a record instead that says so. `note` hears of every lost tail.
+    /// The same, and a task that lost its end has a record instead that says so. `note` hears of every lost tail. Until it is said
+    /// that this was told, the next one tells it again.
     pub fn rebuild_noting(
         folder: &Path,
         note: &mut dyn FnMut(&LostTail<'_>) -> Option<LossNote>,
     ) -> Result<Report, JournalError> {
         rebuild::rebuild(folder, note)
+    }
+
+    /// What the last rebuild found was told to whom it concerns.
+    pub fn told_of_rebuild(folder: &Path) -> Result<(), JournalError> {
+        rebuild::told(folder)
     }
 
     /// The blobs of this journal.

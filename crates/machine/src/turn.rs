@@ -179,7 +179,9 @@ impl Step<'_> {
         }
         let is_decided = self.state.data.held.is_some() || self.state.driver.live.has_decided();
         let is_late = self.deliver_notes() && is_decided;
-        let decision = match self.state.data.held.take() {
+        let held = self.state.data.held.take();
+        let is_asked = held.is_none();
+        let decision = match held {
             Some(actions) => Decision::Act(actions),
             None => {
                 let (driver, situation) = self.driver();
@@ -190,13 +192,19 @@ impl Step<'_> {
             Decision::Act(actions) if is_late => self.act_on_what_stands(actions),
             decision => self.apply(decision),
         }
-        // What a limit holds back is not done.
-        let is_held_back = matches!(
-            self.state.data.phase,
-            Phase::Finished { outcome: Outcome::BudgetExhausted, .. }
-        );
-        if !is_held_back {
-            self.state.data.told.clear();
+        if is_asked {
+            self.forget_told();
+        }
+    }
+
+    /// The driver has decided since people spoke. What a limit holds back is not done, and whoever takes over then hears it.
+    fn forget_told(&mut self) {
+        let data = &mut self.state.data;
+        let exhausted = Outcome::BudgetExhausted;
+        let is_over =
+            matches!(&data.phase, Phase::Finished { outcome, .. } if *outcome == exhausted);
+        if data.held.is_none() && !is_over {
+            data.told.clear();
         }
     }
 
@@ -454,8 +462,7 @@ impl Step<'_> {
             let (driver, situation) = self.driver();
             driver.decide(&situation)
         };
-        self.state.data.told.clear();
-        match decision {
+        let goes_on = match decision {
             Decision::Act(actions) if !actions.is_empty() => self.join_turn(actions),
             Decision::Act(_) => false,
             Decision::Wait(wait) => {
@@ -473,7 +480,9 @@ impl Step<'_> {
                 self.decide_in_place_of_others(decision);
                 true
             }
-        }
+        };
+        self.forget_told();
+        goes_on
     }
 
     /// Gives the driver every result it has not seen, in the order of the decision; how many there were.

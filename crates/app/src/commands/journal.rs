@@ -53,6 +53,7 @@ pub(crate) fn rebuild(json: bool) -> Result<u8, CommandError> {
         Some(note(tail.lost))
     })?;
     waiting.extend(tell_parents(&lost)?);
+    SqliteJournal::told_of_rebuild(&home.journal())?;
     if json {
         output::json(&json!({ "v": 1, "report": report, "look_first": waiting }));
     } else {

@@ -92,10 +92,9 @@ pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, Journ
     make_private(folder)?;
     // Whoever opens it meanwhile waits.
     let _turn = take_turn(folder)?;
-    // One that was killed had made the new journal, and nobody was told what is in it.
-    let untold = untold(folder);
     finish(folder)?;
-    if let Some(Told { report, lost }) = untold {
+    // One that was killed had made the new journal, and nobody was told what is in it.
+    if let Some(Told { report, lost }) = untold(folder) {
         for (task, kept, lost) in &lost {
             // It is noted already.
             let _ = noting(&LostTail { task, kept: *kept, lost: *lost });
@@ -107,10 +106,25 @@ pub(super) fn rebuild(folder: &Path, noting: Noting<'_>) -> Result<Report, Journ
     Ok(report)
 }
 
-/// What a rebuild that was broken off had to tell; none if none was, or it cannot be read.
+/// What a rebuild had to tell that was broken off before it did, whoever put its journal in its place since; none if all was
+/// told, or it cannot be read.
 fn untold(folder: &Path) -> Option<Told> {
-    let text = fs::read(folder.join(REBUILT).join(TOLD)).ok()?;
+    let mut asides = numbered(folder, DAMAGED).into_iter();
+    let text = asides.find_map(|aside| fs::read(aside.join(TOLD)).ok())?;
     serde_json::from_slice(&text).ok()
+}
+
+/// What the last rebuild found was told.
+pub(super) fn told(folder: &Path) -> Result<(), JournalError> {
+    for path in numbered(folder, DAMAGED).into_iter().map(|aside| aside.join(TOLD)) {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(failure::file(&path, &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Makes the new journal, up to the moment from which it counts.
@@ -721,17 +735,27 @@ mod tests {
             if !was_killed {
                 break;
             }
-            let mut lost = Vec::new();
-            let report = SqliteJournal::rebuild_noting(folder.path(), &mut |tail| {
-                lost.push((tail.task.to_owned(), tail.kept, tail.lost));
-                None
-            });
-            let damages = report.unwrap().damages;
-            let kinds: Vec<DamageKind> = damages.iter().map(|damage| damage.kind).collect();
-            assert!(kinds.contains(&DamageKind::LostTail), "after {steps} steps: {damages:?}");
-            assert_eq!(lost, [("a".to_owned(), 0, 1)], "after {steps} steps");
-            let aside = |number| folder.path().join(format!("damaged-{number}"));
-            assert!(aside(1).exists() && !aside(2).exists(), "it is not done once more");
+            // Whoever opens it meanwhile brings it to its end.
+            if steps.is_multiple_of(2) {
+                drop(SqliteJournal::open(folder.path()).unwrap());
+            }
+            // It may be killed once more before anybody was told.
+            for _ in 0..2 {
+                let mut lost = Vec::new();
+                let report = SqliteJournal::rebuild_noting(folder.path(), &mut |tail| {
+                    lost.push((tail.task.to_owned(), tail.kept, tail.lost));
+                    None
+                });
+                let damages = report.unwrap().damages;
+                let kinds: Vec<DamageKind> = damages.iter().map(|damage| damage.kind).collect();
+                assert!(kinds.contains(&DamageKind::LostTail), "after {steps} steps: {damages:?}");
+                assert_eq!(lost, [("a".to_owned(), 0, 1)], "after {steps} steps");
+                let aside = |number| folder.path().join(format!("damaged-{number}"));
+                assert!(aside(1).exists() && !aside(2).exists(), "it is not done once more");
+            }
+            SqliteJournal::told_of_rebuild(folder.path()).unwrap();
+            let again = SqliteJournal::rebuild_noting(folder.path(), &mut |_| None).unwrap();
+            assert_eq!(again.damages, [], "what was told is told once");
             steps += 1;
         }
         assert!(steps >= 4, "{steps} steps are no rebuild");

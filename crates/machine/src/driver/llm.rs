@@ -21,6 +21,7 @@ use super::{
     Action, Consultation, Decision, Driver, DriverKind, Fact, Note, NoteKind, Registry, Retry,
     Said, SavedDriver, Situation, Wait, agent, user,
 };
+use crate::cause::ModelTrouble;
 use crate::message::{
     Block, Conversation, Effort, Message, ModelCall, ModelFailure, Part, Reply, Role, StopReason,
 };
@@ -183,9 +184,12 @@ struct Memory {
     /// Why it cannot go on; in a chat, not without a person's word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<String>,
-    /// Whether the last answer in a chat was a refusal.
+    /// Whether the last answer in a chat was a refusal, and what was refused still stands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     refused: bool,
+    /// Refusals in a row: what was refused may stand further back than the last line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    refusals: usize,
     /// Whether a person ended the chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     done: bool,
@@ -441,6 +445,7 @@ impl Llm {
         self.memory.steps += 1;
         self.memory.squeezed = None;
         self.memory.context = reply.usage.total();
+        let refusals = std::mem::take(&mut self.memory.refusals);
         self.memory.refused = false;
         if self.window.is_none_or(|window| !compact::is_full(self.memory.context, window)) {
             self.memory.squeezes = 0;
@@ -481,11 +486,8 @@ impl Llm {
                     }
                     said => format!("the model refused: {said}"),
                 };
-                self.memory.refused = self.chat;
-                if self.chat && self.refused_line().is_some() {
-                    reason.push_str(&format!(" ({LEFT_OUT})"));
-                }
-                self.memory.end = Some(reason);
+                self.memory.refusals = refusals;
+                self.memory.end = Some(self.refuse(reason));
             }
             StopReason::EndTurn | StopReason::StopSequence | StopReason::ToolUse => {
                 self.memory.claim = Some(reply.message.text());
@@ -493,13 +495,26 @@ impl Llm {
         }
     }
 
-    /// The place of what a person said last, unless the goal stands there, without which nobody knows what the chat is for.
+    /// Keeps in mind that a provider refused, and adds to the reason what a chat makes of it.
+    fn refuse(&mut self, reason: String) -> String {
+        self.memory.refused = self.chat;
+        self.memory.refusals += usize::from(self.chat);
+        match self.refused_line() {
+            Some(_) if self.chat => format!("{reason} ({LEFT_OUT})"),
+            _ => reason,
+        }
+    }
+
+    /// The place of what was said last, or of what was said before that if it was not the last of it that was refused; never the
+    /// goal, without which nobody knows what the chat is for.
     fn refused_line(&self) -> Option<usize> {
         let is_line = |message: &Arc<Message>| {
             let mut parts = message.blocks.iter().map(|block| &block.part);
             message.role == Role::User && parts.any(|part| matches!(part, Part::Text { .. }))
         };
-        self.memory.messages.iter().rposition(is_line).filter(|at| *at > 0)
+        let lines = self.memory.messages.iter().enumerate().skip(1);
+        let lines = lines.rev().filter(|(_, message)| is_line(message)).map(|(at, _)| at);
+        lines.take(self.memory.refusals.max(1)).last()
     }
 
     /// What a provider refused it refuses again as long as it stands in the conversation: the line and all that was done for its
@@ -510,10 +525,10 @@ impl Llm {
         }
         let Some(at) = self.refused_line() else { return };
         let messages = Arc::make_mut(&mut self.memory.messages);
-        let rest = messages.drain(at..).next();
-        let line = rest.map(|line| line.blocks.clone()).unwrap_or_default();
-        let (results, said): (Vec<Block>, Vec<Block>) =
-            line.into_iter().partition(|block| matches!(block.part, Part::ToolResult { .. }));
+        let rest: Vec<Arc<Message>> = messages.drain(at..).collect();
+        let is_result = |block: &&Block| matches!(block.part, Part::ToolResult { .. });
+        let line = rest.first().map(|line| line.blocks.iter().filter(is_result).cloned());
+        let results: Vec<Block> = line.into_iter().flatten().collect();
         if !results.is_empty() {
             messages.push(Arc::new(Message { role: Role::User, blocks: results }));
         }
@@ -521,12 +536,16 @@ impl Llm {
         let last = messages.last().filter(|last| last.role == Role::Assistant);
         self.memory.claim = last.map(|last| last.text());
         // A summary would bring them back.
-        let is_said = |note: &String| {
-            said.iter().any(
-                |block| matches!(&block.part, Part::Text { text } if text.ends_with(note.as_str())),
-            )
-        };
-        self.memory.notes.retain(|note| !is_said(note));
+        let lines = rest.iter().filter(|message| message.role == Role::User);
+        for block in lines.flat_map(|message| &message.blocks) {
+            let Part::Text { text } = &block.part else { continue };
+            let is_it = |note: &String| {
+                text.strip_suffix(note.as_str()).is_some_and(|who| who.ends_with(": "))
+            };
+            if let Some(at) = self.memory.notes.iter().rposition(is_it) {
+                self.memory.notes.remove(at);
+            }
+        }
     }
 
     fn on_failure(&mut self, failure: &ModelFailure) {
@@ -557,7 +576,11 @@ impl Llm {
             true => "what the model answers cannot be used",
             false => "the model did not answer",
         };
-        self.memory.end = Some(format!("{what}: {}: {}", failure.kind, failure.message));
+        let reason = format!("{what}: {}: {}", failure.kind, failure.message);
+        self.memory.end = Some(match ModelTrouble::of(failure) {
+            ModelTrouble::Refusal => self.refuse(reason),
+            _ => reason,
+        });
     }
 
     fn on_result(&mut self, action: &Action, result: &ToolResult) {
@@ -646,6 +669,7 @@ impl Llm {
     }
 
     fn on_verdict_failed(&mut self, results: &[CriterionResult]) {
+        self.leave_refused_out();
         self.memory.claim = None;
         self.memory.done = false;
         let text = super::rejection(results);

@@ -924,10 +924,16 @@ pub(crate) fn check_laws(
         waits_for_something(&live);
         // Going back is asked for by a person, and done also where the task is held or has ended.
         let is_asked = live.data().going_back.is_some();
-        // What was under way when it ended, and began in the same step, it calls off.
+        // Where it ends in the same step, it calls off what it had begun in it.
         let ends = !was_over && matches!(live.data().phase, Phase::Finished { .. });
-        if was_held && is_held(&live) && !is_asked && !ends {
-            let begun: Vec<&Effect> = output.effects.iter().filter(|e| works(e)).collect();
+        let is_called_off = |id| {
+            let off =
+                |effect: &Effect| matches!(effect, Effect::Cancel { target } if *target == id);
+            ends && output.effects.iter().any(off)
+        };
+        if was_held && is_held(&live) && !is_asked {
+            let begun = output.effects.iter().filter(|e| works(e) && !is_called_off(e.id()));
+            let begun: Vec<&Effect> = begun.collect();
             assert_eq!(begun, Vec::<&Effect>::new(), "held, it begins something at {input:?}");
         }
         if seeds.get(index.saturating_sub(count)).is_none_or(|seed| seed.1.is_multiple_of(3)) {

@@ -10,7 +10,7 @@ use machine::tool::ToolResult;
 use machine::verdict::Checkpoint;
 use serde_json::json;
 
-use crate::rig::{Rig, shell, spec};
+use crate::rig::{Rig, read, shell, spec};
 
 fn to(name: &str) -> Command {
     Command::RollBack { to: name.to_owned() }
@@ -188,15 +188,18 @@ fn what_a_limit_held_back_is_still_to_be_done_after_it() {
 
 #[test]
 fn what_a_worker_wished_for_before_it_is_not_done_after() {
-    let mut task = spec(json!({ "turns": [[shell("a")], [shell("b")]], "author": "worker" }));
+    let worker =
+        |turns| json!({ "driver": "scripted", "config": { "turns": turns, "author": "worker" } });
+    let drivers = json!([worker(json!([[read("a")]])), worker(json!([[read("b")], [read("c")]]))]);
+    let mut task = spec(json!({ "drivers": drivers }));
+    task.driver.name = "race".to_owned();
     task.budget = Budget { max_turns: Some(1), ..Budget::default() };
     let mut rig = Rig::started(task);
-    rig.ended(2, ToolResult::ok(""));
-    assert!(rig.state.data().held.is_some(), "{}", rig.told());
+    rig.ended(3, ToolResult::ok(""));
+    assert!(rig.state.data().held.is_some(), "{} {:?}", rig.told(), rig.state.data().calls);
     rig.command(to("x"));
     rig.command(Command::Raise(Budget { max_turns: Some(9), ..Budget::default() }));
-    rig.attach(false);
     restored(&mut rig, undo());
-    assert!(rig.told().contains("skipped"), "{}", rig.told());
+    assert!(rig.told().contains("tool_ended c3 skipped"), "{}", rig.told());
     assert!(!rig.told().contains("run_tool#"), "{}", rig.told());
 }

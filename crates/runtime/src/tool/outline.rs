@@ -24,6 +24,9 @@ const ITEMS: usize = 20_000;
 const DEPTH: usize = 32;
 /// How much of a signature is shown, in characters.
 const SIGNATURE: usize = 240;
+/// How deep is looked: an assignment can be the value of another as often as one likes, and the way back up is long.
+const DEPTH: u32 = 1000;
+
 /// How much of the text of one is looked at, in bytes.
 const SIGNATURE_TEXT: usize = 4000;
 
@@ -225,7 +228,7 @@ impl Walk<'_> {
             } else if node.is_named() {
                 lead = None;
             }
-            if enter && cursor.goto_first_child() {
+            if enter && depth < DEPTH && cursor.goto_first_child() {
                 continue;
             }
             while !cursor.goto_next_sibling() {

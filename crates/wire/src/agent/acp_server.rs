@@ -333,6 +333,9 @@ impl AcpServer {
             let reason = "mcpServers must be empty: only servers that drivetrain's own files declare are started";
             return self.peer.refuse(reply, &id, INVALID_PARAMS, reason);
         }
+        if method == "session/load" {
+            self.let_go_of_cancelled(&session, reply);
+        }
         match (method, folder) {
             ("session/new" | "session/load", None) => {
                 self.peer.refuse(reply, &id, INVALID_PARAMS, "cwd must be an absolute path");

@@ -137,6 +137,13 @@ enum Sent {
     Late,
 }
 
+impl Sent {
+    /// Whether the request with this id is refused once it was answered.
+    fn refuses(&self, id: &Value) -> bool {
+        matches!(self, Sent::Reason(of, _) if of == id)
+    }
+}
+
 impl CodexCodec {
     /// A codec for a process that was just started.
     pub fn new(open: CodexOpen) -> CodexCodec {
@@ -323,7 +330,9 @@ impl CodexCodec {
         reply: &mut Vec<u8>,
         out: &mut Vec<AgentEvent>,
     ) {
-        if self.asks.values().any(|ask| ask.id == id) {
+        if self.asks.values().any(|ask| ask.id == id)
+            || self.sent.values().any(|sent| sent.refuses(&id))
+        {
             // The answer to the first is the one answer that this id can have.
             out.push(AgentEvent::Unknown { kind: format!("{method} asked twice") });
             return;
@@ -367,6 +376,10 @@ impl CodexCodec {
         match method {
             "thread/tokenUsage/updated" => self.turns.on_usage(params, out),
             "serverRequest/resolved" => {
+                for sent in self.sent.values_mut().filter(|sent| sent.refuses(&params["requestId"]))
+                {
+                    *sent = Sent::Late;
+                }
                 let asked = |ask: &Ask| ask.id == params["requestId"];
                 let key = self.asks.iter().find(|(_, ask)| asked(ask)).map(|(key, _)| key.clone());
                 if let Some(key) = key {

@@ -381,9 +381,13 @@ pub fn told(message: &str) -> String {
 /// What an answer says in which no error can be read. A page made for people says nothing in its source, so it is named.
 pub fn words_of(status: u16, body: &[u8]) -> String {
     let start = String::from_utf8_lossy(&body[..body.len().min(2000)]);
+    let is_page = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        text.starts_with('<') && ["<!doctype html", "<html"].iter().any(|mark| text.contains(mark))
+    };
     match start.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}') {
         "" | "null" | "{}" | "[]" => format!("HTTP {status}"),
-        page if page.starts_with('<') => format!("HTTP {status}: a web page instead of an answer"),
+        page if is_page(page) => format!("HTTP {status}: a web page instead of an answer"),
         text => text.to_owned(),
     }
 }

@@ -235,6 +235,8 @@ fn a_body_without_an_error_is_told_in_the_same_words_in_every_dialect() {
         }
         let page = "HTTP 200: a web page instead of an answer";
         assert_eq!(told(200, "<html>Please log in</html>"), page, "{}", dialect.name());
+        let xml = "<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>";
+        assert_eq!(told(403, xml), xml, "it says something: {}", dialect.name());
         assert_eq!(told(502, " upstream is gone\n"), "upstream is gone", "{}", dialect.name());
         for nothing in ["", " \n", "null", "{}", "[]"] {
             assert_eq!(told(503, nothing), "HTTP 503", "{}: {nothing:?}", dialect.name());

@@ -228,6 +228,26 @@ fn in_a_chat_a_line_that_was_refused_is_left_out_once_a_person_says_something_el
     assert!(asked(&rig).contains("your turn"), "{}", asked(&rig));
     told(&mut rig, "a good thing");
     assert!(!sent(&rig).join(" ").contains("a bad thing"), "{:?}", sent(&rig));
+    // Where what was refused stands further back, the next refusal reaches it.
+    let mut rig = chat(json!({}));
+    says(&mut rig, "hello");
+    told(&mut rig, "a bad thing");
+    answer(&mut rig, Ok(reply(vec![text("I beg")], StopReason::MaxTokens)));
+    answer(&mut rig, refuses());
+    told(&mut rig, "a good thing");
+    assert!(sent(&rig).contains(&"User: a bad thing".to_owned()), "it was asked to go on since");
+    answer(&mut rig, refuses());
+    told(&mut rig, "another");
+    assert_eq!(sent(&rig), ["User: a goal", "Assistant: hello", "User: another"]);
+    // A provider that refuses before it answers says so as an error.
+    let failure = ModelFailure {
+        kind: "content_filter".to_owned(),
+        retry: Retry::Never,
+        message: "no".to_owned(),
+        usage: Usage::default(),
+    };
+    answer(&mut rig, Err(failure));
+    assert!(asked(&rig).contains("goes without"), "{}", asked(&rig));
     // The goal stays: without it nobody knows what the chat is for.
     let mut rig = chat(json!({}));
     answer(&mut rig, refuses());

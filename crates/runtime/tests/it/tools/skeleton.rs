@@ -46,6 +46,15 @@ fn a_file_that_does_not_parse_gives_its_whole_parts() {
 }
 
 #[test]
+fn what_is_assigned_to_very_many_names_at_once_takes_no_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{}1;\nfunction after() {{}}\n", "a=".repeat(60_000));
+    std::fs::write(folder.path().join("deep.js"), text).unwrap();
+    let result = run(folder.path(), "skeleton", json!({ "path": "deep.js" }));
+    assert_eq!((result.status, result.text.contains("after")), (Status::Ok, true));
+}
+
+#[test]
 fn the_skeleton_of_c() {
     insta::assert_snapshot!(skeleton("list.h"), @r##"
     src/list.h
