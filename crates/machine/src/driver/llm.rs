@@ -480,7 +480,7 @@ impl Llm {
             }
             StopReason::Pause => {}
             StopReason::Refusal => {
-                let mut reason = match reply.message.text() {
+                let reason = match reply.message.text() {
                     said if said.trim().is_empty() => {
                         "the model refused, without a word".to_owned()
                     }

@@ -22,11 +22,10 @@ pub(super) const SOURCE_LIMIT: u64 = 1024 * 1024;
 const ITEMS: usize = 20_000;
 /// The deepest nesting of items.
 const DEPTH: usize = 32;
+/// The deepest node that is looked at: an assignment can be the value of another as often as one likes.
+const TREE_DEPTH: u32 = 1000;
 /// How much of a signature is shown, in characters.
 const SIGNATURE: usize = 240;
-/// How deep is looked: an assignment can be the value of another as often as one likes, and the way back up is long.
-const DEPTH: u32 = 1000;
-
 /// How much of the text of one is looked at, in bytes.
 const SIGNATURE_TEXT: usize = 4000;
 
@@ -228,7 +227,7 @@ impl Walk<'_> {
             } else if node.is_named() {
                 lead = None;
             }
-            if enter && depth < DEPTH && cursor.goto_first_child() {
+            if enter && depth < TREE_DEPTH && cursor.goto_first_child() {
                 continue;
             }
             while !cursor.goto_next_sibling() {
